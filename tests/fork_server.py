@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.system import supervisor
-from tests.forked_command import SEED, read_at_start
+from tests.forked_command import NO_BYTECODE, SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPERVISOR = supervisor.__file__
@@ -91,7 +91,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self.variables = {**os.environ, **_ONE_THREAD, SEED: "0"}
-        self.variables.pop("PYTHONDONTWRITEBYTECODE", None)  # conftest.py does the same, later
+        self.variables.pop(NO_BYTECODE, None)  # conftest.py does the same, later
         if begun is not None:
             self._socket = begun
         else:
@@ -129,8 +129,9 @@ class ForkServer:
         name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
         known = WORKERS if self.modules == WORKERS else (*WORKERS, "asv", "pytest", "-c", _asv_script())
         path = (env.get("PYTHONPATH") or env.get("ASV_PYTHONPATH") or "").split(os.pathsep)
-        path = path[path[0] == cwd :]
         first = [*self.before, str(ROOT)]
+        if path[0] == cwd != first[0]:  # as `-m` and `-c` have it
+            del path[0]
         return (
             name in known
             and (path[:1] == [str(ROOT)] or path[: len(first)] == first)
@@ -243,6 +244,7 @@ def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    sys.dont_write_bytecode = bool(env.get(NO_BYTECODE))
     time.tzset()
 
 
@@ -332,6 +334,8 @@ def _run(command: list[str], installed: list[str]) -> None:
     own = [] if _SAFE_PATH or supervised else [begun_from]
     sys.path[:] = dict.fromkeys([*own, *_searched(), *installed])
     sys.argv = [first, *arguments]
+    sys.orig_argv[1:] = command
+    _customize()
     if first in WORKERS:
         module = sys.modules[first]
         sys.argv[0] = str(module.__file__)
@@ -344,6 +348,13 @@ def _run(command: list[str], installed: list[str]) -> None:
         runpy.run_module(first, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(first, run_name="__main__")
+
+
+def _customize() -> None:
+    """Run what a folder of the environment has for the start of every Python in it."""
+    found = [path for each in _searched() if (path := Path(each) / "sitecustomize.py").is_file()]
+    for path in found[:1]:  # Python imports the first
+        runpy.run_path(str(path))
 
 
 def _searched() -> list[str]:

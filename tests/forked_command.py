@@ -19,11 +19,12 @@ from pathlib import Path
 
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 SEED = "PYTHONHASHSEED"
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    """What is read of the environment only when Python starts, but for where to import from."""
-    others = (SEED, "PYTHONPATH")
+    """What is read of the environment only when Python starts, but for what a forked process is told."""
+    others = (SEED, NO_BYTECODE, "PYTHONPATH")
     return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in others}
 
 

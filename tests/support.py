@@ -199,10 +199,10 @@ STARTED = {"PYTHONNODEBUGRANGES": "1"}
 
 
 def in_workers(folder: Path, code: str) -> dict[str, str]:
-    """The environment in which workers run this code before anything else: started as users start them."""
+    """The environment in which workers run this code before anything else."""
     guard = "import sys\n\nif 'harness.measure.worker' in sys.orig_argv:\n"
     write_files(folder, {"sitecustomize.py": guard + textwrap.indent(code, "    ")})
-    return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}", **STARTED}
+    return {"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{folder}"}
 
 
 def write_null_script(path: Path, script: Mapping[str, object]) -> str:

@@ -156,6 +156,7 @@ REFUSED = {
     "a rate of no direction": (line(unit="GB/s"), ("line 1", "a rate, of which more is better", '"higher"')),
     "a time of which more is better": (line(better="higher"), ("line 1", "a time, of which less is better")),
     "a word of another language": (line(lauches=3), ("line 1", "unknown field `lauches`")),
+    "no launch": (line(launches=0), ("line 1", "Expected `int` >= 1 - at `$.launches`")),
     "two clocks": (line(clock="device") + line(clock="host"), ("line 2", "line 1", "another name")),
     "a time that is a word": (line(times=["fast"]), ("line 1", "Expected `float`, got `str`")),
     "another format": ('{"hello": []}', ("no file of", "a JSON object a line with name, times and unit")),
@@ -237,8 +238,10 @@ def test_a_program_reports_by_one_call(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HARNESS_OUT", str(tmp_path / "out"))
     harness.report("copy", [1.5, np.float32(2.5)], "us", n=np.int64(64), dtype=np.float16, clock="device")
     harness.report("copy", 3, "us", n=64, dtype=np.float16, clock="device")
-    [case] = read_imported(tmp_path / "out").devices[0].cases
+    harness.report("sum", np.array([4.0]), "us", shape=(2, 3), bias=None, fast=True)
+    case, other = read_imported(tmp_path / "out").devices[0].cases
     assert (case.sizes, case.times_ns, case.device_clock) == ({"n": 64}, (1500, 2500, 3000), True)
+    assert (other.kernel, other.sizes) == ("sum_shape_2_3_bias_None_fast_True", {})
     monkeypatch.delenv("HARNESS_OUT")
     harness.report("copy", [1.5, 2.5, 9], "us", n=64)
     assert capsys.readouterr().out == "copy[n=64]: 2.5 us (1.5 to 9, 3 times)\n"

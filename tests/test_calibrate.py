@@ -317,9 +317,9 @@ def test_an_interrupt_keeps_the_finished_trials(bench):
     assert (known.verdicts, known.false_alarms) == (2, 0)
 
 
-@pytest.mark.parametrize("after", [3, 4, 5])
+@pytest.mark.parametrize("after", [3, 5])
 def test_an_interrupted_planting_is_neither_found_nor_missed(bench, after):
-    """Before anything could be said, when it was called slower, and while that was being confirmed."""
+    """Before anything could be said, and while it was being confirmed that it is slower."""
     result = bench.calibrate(interrupting(after), trials=1, planted_trials=1, levels=(0.03,))
     assert result.interrupted
     assert {each.verdict.status for each in result.planted} == {"inconclusive"}

@@ -200,8 +200,8 @@ class TestWhatIsNoChange:
 
     def test_a_steady_slope_of_twice_the_smallest_change_in_200(self):
         slope = 0.02 / 200 * np.arange(200)
-        false = sum(bool(find_changes(np.exp(slope + noise([30, k], sd=0.005))).changes) for k in range(100))
-        assert no_oftener_than(0.02, false, 100)
+        false = sum(bool(find_changes(np.exp(slope + noise([30, k], sd=0.005))).changes) for k in range(50))
+        assert no_oftener_than(0.02, false, 50)
 
     def test_a_step_smaller_than_is_relevant(self):
         values = with_steps(noise(12, sd=0.001), at_100=-0.007)
@@ -294,10 +294,10 @@ def test_what_is_appended_does_not_change_what_is_old(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_false_reports_are_few_in_every_kind_of_noise(cell):
     false = 0
-    for seed in range(80):
+    for seed in range(50):
         values = 1000 * np.exp(CELLS[cell](np.random.default_rng([21, seed]), 200))
         false += bool(find_changes(values).changes)
-    assert no_oftener_than(0.02, false, 80)
+    assert no_oftener_than(0.02, false, 50)
 
 
 @pytest.mark.parametrize("significance", [0.05, 0.3])
@@ -325,12 +325,12 @@ def test_a_p_value_is_not_met_oftener_than_it_says(significance):
 )
 def test_drops_are_found(cell, drop, least):
     hits = 0
-    for seed in range(50):
+    for seed in range(30):
         rng = np.random.default_rng([23, seed])
         at = int(rng.integers(60, 140))
         changes = find_changes(bench.with_drop(CELLS[cell](rng, 200), at, drop)).changes
         hits += bench.is_hit([(change.at, change.effect) for change in changes], at, drop)
-    assert no_seldomer_than(least, hits, 50)
+    assert no_seldomer_than(least, hits, 30)
 
 
 @pytest.mark.parametrize(
@@ -348,25 +348,25 @@ def test_drops_are_found(cell, drop, least):
 )
 def test_drops_are_found_with_five_figures_after(cell, drop, least):
     hits = 0
-    for seed in range(50):
+    for seed in range(30):
         logs = CELLS[cell](np.random.default_rng([24, seed]), 105)
         changes = find_changes(bench.with_drop(logs, 100, drop)).changes
         hits += bench.is_hit([(change.at, change.effect) for change in changes], 100, drop)
-    assert no_seldomer_than(least, hits, 50)
+    assert no_seldomer_than(least, hits, 30)
 
 
 @pytest.mark.parametrize(("cell", "drop"), [("1 %", 0.02), ("1 %", 0.05), ("AR(1)", 0.04), ("t3", 0.03)])
 def test_intervals_hold_the_effect_and_the_place(cell, drop):
     effects = held = 0
-    for seed in range(80):
+    for seed in range(50):
         rng = np.random.default_rng([25, seed])
         at = int(rng.integers(60, 140))
         changes = find_changes(bench.with_drop(CELLS[cell](rng, 200), at, drop)).changes
         near = [change for change in changes if abs(change.at - at) <= 20]
         effects += any(change.low <= -drop <= change.high for change in near)
         held += any(change.first <= at <= change.last for change in near)
-    assert no_seldomer_than(0.95, effects, 80)
-    assert no_seldomer_than(0.95, held, 80)
+    assert no_seldomer_than(0.95, effects, 50)
+    assert no_seldomer_than(0.95, held, 50)
 
 
 def test_places_are_told_more_narrowly_where_the_step_is_larger():

@@ -28,7 +28,7 @@ from harness.history.reading import read_history
 from harness.judgement.noise import Calibration, write_calibration
 from harness.records.types import SCHEMA_VERSION
 from tests.http_servers import listening
-from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository
+from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository, programs
 from tests.synthetic_history import CARDS, History, Suite, write
 
 CARD = "nvidia-h200-1a2b3c4d"
@@ -782,9 +782,10 @@ def test_a_folder_on_the_branch_is_no_file(place):
     ]
 
 
-def test_a_file_on_the_branch_that_is_too_large_to_merge_is_not_read(place):
+def test_a_file_on_the_branch_that_is_too_large_to_merge_is_not_read(place, monkeypatch):
+    monkeypatch.setattr("harness.ci.data_branch.data_files.MAX_FILE_BYTES", 1000)
     place.store({"benchmarks.json": benchmarks("a")})
-    place.commit_there({"benchmarks.json": " " * (MAX_FILE_BYTES + 1)})
+    place.commit_there({"benchmarks.json": " " * 1001})
     error = refusal(place, {"benchmarks.json": benchmarks("a")})
     assert "is beyond 50 MiB on the branch" in error.message
 
@@ -863,7 +864,7 @@ def test_writers_at_once_lose_nothing(place, tmp_path, wrapped_git):
             place.put({**files, RESULT: json.dumps(shared), "benchmarks.json": benchmarks(*rows)}, folder)
             environment = {"WRITER": str(writer), "GATE": str(gate), "PYTHONPATH": IMPORT_PATH}
             arguments = ["ci", "store", "--json", "--from", str(folder)]
-            process = subprocess.Popen(
+            process = programs.popen(
                 [sys.executable, "-c", COMMAND, "-1", *arguments],
                 cwd=place.root,
                 env={**os.environ, **environment},
@@ -965,7 +966,7 @@ def test_a_writer_that_is_killed_leaves_the_branch_whole(place, wrapped_git, com
         kill = f'$git "$@"; {kill}; exit'
     wrapped_git(f'if [ "$command" = {command} ]; then {kill}; fi')
     command_line = f"import os, pathlib\npathlib.Path('writer').write_text(str(os.getpid()))\n{COMMAND}"
-    process = subprocess.Popen(
+    process = programs.popen(
         [sys.executable, "-c", command_line, "-1", "ci", "store"],
         cwd=place.root,
         # What a killed one leaves behind is left with the test's own files.

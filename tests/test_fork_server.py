@@ -44,6 +44,7 @@ print(json.dumps({
     "arguments": sys.argv,
     "named": [__name__, *sorted(name for name in globals() if not name.startswith("__"))],
     "streams": [(stream.encoding, stream.line_buffering) for stream in (sys.stdin, sys.stdout, sys.stderr)],
+    "bytecode": sys.dont_write_bytecode,
     "read": sys.stdin.read(),
 }))
 sys.exit(3)
@@ -54,7 +55,7 @@ def test_a_forked_program_is_as_one_that_is_started(project):
     def facts(popen):
         with popen(
             [sys.executable, "-c", PROGRAM, "an argument"],
-            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -69,6 +70,7 @@ def test_what_python_reads_at_its_start_is_not_forked():
     seen = {**os.environ, "PYTHONPATH": IMPORT_PATH}
     command = [sys.executable, "-m", "asv"]
     assert programs.can_fork(command, seen, "/")
+    assert programs.can_fork(command, seen, str(fork_server.ROOT))
     assert not programs.can_fork(command, {**seen, "PYTHONOPTIMIZE": "1"}, "/")
     assert not programs.can_fork(command, {**seen, "PYTHONHASHSEED": "1"}, "/")
     others = {**seen, "PYTHONPATH": os.pathsep.join(["other", IMPORT_PATH])}

@@ -661,22 +661,27 @@ def test_what_a_comparison_takes_by_itself_may_be_taken_tenfold(kind):
 def test_no_real_comparison_is_called_a_lie(tmp_path):
     names = ("slower", "faster", "changed", "untouched", "gone", "fresh", "build_head", "wrong_base", "unfit")
     repository = make_project(tmp_path / "project", only(*names))
-    seen = set()
-    for kind in ("quiet", "bimodal"):
-        script = write_null_script(tmp_path / "script.json", {"noise": {"kind": kind, "seed": 1}})
-        results = tmp_path / kind
-        done = run_command(
-            *("compare", "HEAD~1", "HEAD", "--device", "null", "--twins", "--results", str(results)),
-            cwd=repository,
-            env={"HARNESS_NULL_SCRIPT": script, "HARNESS_CACHE_DIR": str(tmp_path / "cache")},
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        review = read_review(encode(review_of(newest_comparisons(results))))
-        assert review.base
-        assert review.head
-        assert problems(review, bases={review.base}, head=review.head) == []
-        seen |= {case.status for case in review.cards[0].cases}
-    assert seen >= {"regression", "improvement", "unchanged", "identical", "missing", "new", "failed"}
+    script = write_null_script(tmp_path / "script.json", {"noise": {"kind": "bimodal", "seed": 1}})
+    results = tmp_path / "results"
+    done = run_command(
+        *("compare", "HEAD~1", "HEAD", "--device", "null", "--twins", "--results", str(results)),
+        cwd=repository,
+        env={"HARNESS_NULL_SCRIPT": script, "HARNESS_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    review = read_review(encode(review_of(newest_comparisons(results))))
+    assert review.base
+    assert review.head
+    assert problems(review, bases={review.base}, head=review.head) == []
+    assert {case.status for case in review.cards[0].cases} >= {
+        "regression",
+        "improvement",
+        "unchanged",
+        "identical",
+        "missing",
+        "new",
+        "failed",
+    }
 
 
 @pytest.mark.parametrize("effect", [0.001, -0.001, -0.0034, 0.02])

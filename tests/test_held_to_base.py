@@ -54,6 +54,17 @@ def work(case, stream):
 """
 
 
+HELD_TO_BASE = '    reference = "base"\n'
+HOST_REFERENCE = HOST_SUITE.replace(
+    HELD_TO_BASE,
+    """\
+    def reference(self, case, x, z):
+        return {"z": x + z, "y": 2 * x}
+
+    def tolerance(self, case, x, z):
+        return 1e-5
+""",
+)
 ON_CPU = ("--device", "cpu:0", "--budget", "0.001")
 
 
@@ -149,10 +160,16 @@ def test_a_sweep_refuses_a_suite_in_which_a_wrong_configuration_could_win(tmp_pa
 
 
 def test_giving_up_a_reference_is_told_and_does_not_let_a_wrong_kernel_pass(project):
-    found = project.compare(tree(), tree(BY_BASE, first=WRONG))["first"]
-    assert (found["status"], found["side"]) == ("failed", "head")
+    own = '    reference = "base"\n\n    def tolerance(self, case, x, z):\n        return 1.5\n'
+    head = on_host("np.add(x, x, out=y); y[5] += 1", HOST_SUITE.replace(HELD_TO_BASE, own))
+    found = project.compare(on_host("np.multiply(x, 2, out=y)", HOST_REFERENCE), head, *ON_CPU)["work"]
+    assert (found["status"], found["reason"], found["side"]) == ("failed", "wrong-by-base", "head")
+    assert "Base allows errors of up to 1e-05, head of up to 1.5" in found["message"]
     (result,) = project.done.json
     assert "outputs are held to: reference() → base's outputs." in result["problem_changes"]
+    without = on_host("np.add(x, x, out=y); y[5] += 1")
+    found = project.compare(on_host("np.multiply(x, 2, out=y)", HOST_REFERENCE), without, *ON_CPU)["work"]
+    assert (found["status"], found["reason"]) == ("failed", "differs-from-base")
 
 
 def test_without_a_base_nothing_is_compared_and_nothing_is_called_verified(project):
@@ -217,15 +234,8 @@ def test_a_head_that_answers_unseen_data_with_what_it_knows_fails(project):
 
 
 def test_a_first_reference_is_what_head_is_held_to(project):
-    own = """\
-    def reference(self, case, x, z):
-        return {"z": x + z, "y": 2 * x}
-
-    def tolerance(self, case, x, z):
-        return 1e-5
-"""
-    head = on_host("np.add(x, x, out=y)", HOST_SUITE.replace('    reference = "base"\n', own))
-    found = project.compare(on_host("np.multiply(x, 2, out=y)"), head, *ON_CPU)["work"]
+    base, head = on_host("np.multiply(x, 2, out=y)"), on_host("np.add(x, x, out=y)", HOST_REFERENCE)
+    found = project.compare(base, head, *ON_CPU)["work"]
     assert (found["status"], found["outputs"]["held_to"]) == ("inconclusive", "reference")
 
 

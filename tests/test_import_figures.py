@@ -108,6 +108,18 @@ def test_commits_that_the_repository_lacks_are_left_out_and_told(call, project):
     assert (done.status, "Nothing is left to import" in done.err) == (ExitCode.USAGE, True)
 
 
+def test_suites_that_hold_no_time_are_told(call, project):
+    [at, *_] = hashes(project)
+    sizes = [(at, "customSmallerIsBetter", [bench("wheel", 3.0, "MB")])]
+    content = data_js({"Sizes": sizes, "Times": [(at, "customSmallerIsBetter", [bench()])]})
+    done = import_file(call, project, "github-action-benchmark", content, "--machine", "ci")
+    assert (done.status, "wheel is left out: 'MB' is no unit that is known" in done.err) == (
+        ExitCode.FINE,
+        True,
+    )
+    assert list(series_of(project)) == [("github-action-benchmark-ci", "Times.copy")]
+
+
 def test_a_result_without_repetitions_has_no_interval(call, project):
     done = import_file(
         call, project, "github-action-benchmark", [bench(range="± 3%")], *HERE, "--better", "lower", "--json"

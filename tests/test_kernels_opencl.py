@@ -84,8 +84,9 @@ def test_every_mutation_still_fits_its_kernel():
         assert mutation.apply(source) != source, mutation
 
 
-BROKEN = [*{mutation.what: mutation for mutation in MUTATIONS}.values()]
-"""One of each kind: each takes a process, and what finds it knows nothing of its kernel."""
+SIDES = {"first", "second", "row", "column", "a", "b"}
+BROKEN = [*{frozenset({*mutation.what.split()} - SIDES): mutation for mutation in MUTATIONS}.values()]
+"""One of each kind: each takes a process, and what finds it knows nothing of its kernel or of the side."""
 
 
 @pytest.fixture(scope="module")

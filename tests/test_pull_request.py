@@ -16,7 +16,7 @@ from harness.report.document.check import problems
 from harness.report.document.document import LIMITS, Review, decode_review
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
-from tests.support import IMPORT_PATH, commit, git, make_repository, run_command, write_null_script
+from tests.support import IMPORT_PATH, commit, git, make_repository, programs, run_command, write_null_script
 from tests.test_audit import WELL
 from tests.workflow_steps import Job
 
@@ -283,6 +283,7 @@ def by_pytest(play, harness, monkeypatch) -> Callable[..., tuple[int, Review]]:
         play.onto_main(tests)
         head = play.propose(changes)
         monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+        monkeypatch.setattr("subprocess.Popen", programs.popen)  # pytest is forked, and what it asks for
         done = harness(
             *(
                 "ci",

@@ -78,7 +78,7 @@ def test_the_document_comes_back_as_it_went(result):
 def test_whatever_words_a_device_uses_make_a_document(result):
     rng = random.Random(1)
     comparison, verdict = result.comparison, result.verdicts[0]
-    for _ in range(200):
+    for _ in range(30):
         hostile = "".join(
             chr(rng.choice([rng.randrange(1, 128), rng.randrange(0x80, 0xD800)]))
             for _ in range(rng.randrange(9000))

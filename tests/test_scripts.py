@@ -471,3 +471,50 @@ def test_a_pull_request_is_compared_by_the_scripts_of_the_configuration(harness,
     review = decode_review((repository / "perf-review" / "review.json").read_bytes())
     assert [case.status for card in review.cards for case in card.cases].count("regression") == 1
     assert "same-as-base" in (repository / "perf-review" / "comment.md").read_text()
+
+
+TORCH = """
+import os
+class Tensor: ...
+strided = "strided"
+def manual_seed(_): ...
+with open(os.environ["IMPORTS"], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+"""
+CUDA = """
+opened = False
+def is_initialized():
+    return opened
+def synchronize(): ...
+def _lazy_init():
+    global opened
+    opened = True
+"""
+
+
+@pytest.fixture
+def with_card(tmp_path, monkeypatch):
+    """Files of a script that opens a card by a stand-in of PyTorch, and the file that tells of imports."""
+    monkeypatch.setenv("IMPORTS", str(tmp_path / "imports"))
+    script = "import torch.cuda\ntorch.cuda._lazy_init()\ntorch.cuda.opened = False\n" + SCRIPT
+    more = {"torch/__init__.py": TORCH, "torch/cuda.py": CUDA}
+    return lambda **changed: {**files(script, **changed), **more}, tmp_path / "imports"
+
+
+def test_what_is_imported_before_a_card_is_opened_is_imported_once(compare, with_card):
+    of, imports = with_card
+    said = verdicts_of(compare(of(), of(relu=130)))
+    assert {name: each["status"] for name, each in said.items()} == {
+        "softmax[n=256]": "unchanged",
+        "softmax[n=512]": "unchanged",
+        "relu[]": "regression",
+    }
+    assert len(imports.read_text().split()) == 2, "one process of each side for six runs"
+
+
+def test_a_copy_that_fails_tells_its_status_and_what_it_printed(compare, with_card):
+    of, _ = with_card
+    said = verdicts_of(compare(of(), {**of(), "ops.py": "raise ImportError('broken at head')"}))
+    assert {(each["status"], each["side"]) for each in said.values()} == {("failed", "head")}
+    assert "broken at head" in said["script[]"]["log"]
+    assert "exited with status 1" in said["script[]"]["message"]

@@ -301,7 +301,7 @@ def test_a_fork_of_a_supervisor_that_is_no_shell_yet_is_no_python_of_the_command
         with subprocess.Popen([*words, *more]) as process:
             while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # it is being loaded
                 assert process.poll() is None
-            SideRecorder._glance(SimpleNamespace(_glances=glances), process.pid)  # type: ignore[arg-type]
+            SideRecorder.glance(SimpleNamespace(_glances=glances), process.pid)  # type: ignore[arg-type]
             process.kill()
         assert len(glances) == seen
 

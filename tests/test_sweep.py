@@ -9,7 +9,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from harness.run.sweep.halving import Duels, HalvingResult, duel_effect, next_st
 from harness.suite.configurations import configurations, points
 from harness.suite.loader import load
 from harness.system.process import Failed
-from tests.support import IMPORT_PATH, ROOT, caller, run_command
+from tests.support import IMPORT_PATH, ROOT, caller, run_command, run_forked
 from tests.sweeps import MS, Here, project, sweep
 
 TIMES = (1_300_000, 1_100_000, 1_000_000, 1_200_000)
@@ -460,10 +459,9 @@ sweep(Path(sys.argv[1]), stop, real=True)
 def test_a_killed_sweep_goes_on_and_measures_nothing_twice(tmp_path, undisturbed):
     whole, every = undisturbed
     root = project(tmp_path, WITH_A_TIE)
-    done = subprocess.run(
+    done = run_forked(
         [sys.executable, "-c", KILLED, str(root), "4"],
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
-        check=False,
         timeout=60,
     )
     assert done.returncode == -signal.SIGKILL

@@ -354,13 +354,15 @@ def cluster(folder: Path, workers: Mapping[str, tuple[str, ...]], *more: str) ->
 
 
 GPU = ("--resources", "GPU=1")
+ALONE = ("--no-nanny",)
+"""Without a second process, which would start the worker again when it is killed."""
 
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scheduler with two workers that announce a GPU, and one that does not."""
     folder = tmp_path_factory.mktemp("cluster")
-    with cluster(folder, {"first": GPU, "second": GPU, "third": ()}) as address:
+    with cluster(folder, {"first": GPU, "second": GPU, "third": ALONE}) as address:
         yield address
 
 
@@ -438,7 +440,7 @@ def test_a_scheduler_without_the_harness_is_refused(told, tmp_path):
     """It reads what is sent to the workers, too."""
     without = ("--preload", "import sys\nsys.modules['harness'] = None\n")
     with (
-        cluster(tmp_path, {"first": GPU}, *without) as address,
+        cluster(tmp_path, {"first": (*GPU, *ALONE)}, *without) as address,
         pytest.raises(UsageError, match="do not fit: the scheduler: no harness") as caught,
         on(address, told, "null:0"),
     ):

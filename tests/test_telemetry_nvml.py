@@ -12,7 +12,7 @@ import pytest
 
 from harness.device.backends import null
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
-from harness.device.telemetry.nvml import NvmlProbe, clock_event_reasons
+from harness.device.telemetry.nvml import NvmlProbe, clock_event_reasons, visible_card
 from harness.errors import DeviceError
 
 LIGHT_CALLS = {
@@ -587,3 +587,55 @@ def test_limits_that_are_refused_are_none():
 
 def test_the_fake_answers_only_calls_that_exist():
     assert [name for name in FakeNvml().answers if not hasattr(pynvml, name)] == []
+
+
+def cards(*names: str) -> Any:
+    """An NVML with these cards, by their places on the bus."""
+    numbers = {f"GPU-{number}": number for number in range(len(names))}
+    return SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: len(names),
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetHandleByUUID=numbers.__getitem__,
+        nvmlDeviceGetName=lambda card: names[card].encode(),
+        nvmlDeviceGetUUID=lambda card: f"GPU-{card}",
+        nvmlDeviceGetCudaComputeCapability=lambda _card: (9, 0),
+        nvmlSystemGetDriverVersion=lambda: "580.1",
+        nvmlDeviceGetPciInfo=lambda card: SimpleNamespace(busId=f"0000:0{card}:00.0"),
+        nvmlDeviceGetMemoryInfo=lambda _card: SimpleNamespace(total=2**36),
+    )
+
+
+def test_a_card_is_described_without_any_cuda():
+    found = visible_card({}, cards("NVIDIA H100", "NVIDIA H100"))
+    assert (found.spec, found.name, found.uuid, found.arch) == ("cuda:0", "NVIDIA H100", "GPU-0", "sm_90")
+    assert (found.pci_bus_id, found.driver, found.memory_bytes) == ("0000:00:00.0", "580.1", 2**36)
+
+
+@pytest.mark.parametrize(
+    ("variables", "uuid"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, "GPU-1"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, "GPU-1"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "7"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-7"}, None),
+    ],
+)
+def test_the_card_is_the_first_that_cuda_may_see(variables, uuid):
+    nvml = cards("NVIDIA H100", "NVIDIA H100")
+    if uuid:
+        assert visible_card(variables, nvml).uuid == uuid
+    else:
+        with pytest.raises(DeviceError):
+            visible_card(variables, nvml)
+
+
+def test_which_of_two_models_is_cudas_first_is_not_guessed():
+    nvml = cards("NVIDIA T4", "NVIDIA H100")
+    with pytest.raises(DeviceError, match="cards of several models"):
+        visible_card({}, nvml)
+    assert visible_card({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, nvml).name == "NVIDIA T4"

@@ -71,7 +71,7 @@ def rotation(device, monkeypatch):
     rng = np.random.default_rng(1)
     buffers = Buffers(device, Copy(), case := Case("toy", "copy", {"n": 64}))
     checker = SimpleNamespace(
-        suite=SimpleNamespace(problem=Copy()), inputs=lambda *_: Copy().data(case, rng), by_base=False
+        suite=SimpleNamespace(problem=Copy()), inputs=lambda *_: Copy().data(case, rng), beside_base=False
     )
     made = Unchecked(checker, buffers, case, 1, random.Random(1))  # type: ignore[arg-type]
     made._keep()

@@ -51,7 +51,7 @@ options_of_scripts = options.together(
     click.option(
         "--script-from",
         type=click.Choice(["head", "each"]),
-        help="Which script base runs: its own, or head's with the files beside it. Default: each its own, and "
+        help="The script of base: its own, or head's with the files beside it. Default: its own, and "
         "head's where base has none.",
     ),
     click.option(

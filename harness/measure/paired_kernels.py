@@ -26,6 +26,7 @@ from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.judgement.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.measure import protocol
+from harness.measure.base_outputs import BaseChecker, checker_of
 from harness.measure.buffers import Buffers
 from harness.measure.injection import planted, steps_for
 from harness.measure.problem_changes import Changes, case_changes, suite_changes
@@ -264,10 +265,10 @@ class PairBench:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
-        self.checker = Checker(device, suites["head"], scratch, report)
+        self.checker = checker_of(device, suites["head"], scratch, report)
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
-        self.base_checker = Checker(device, suites["base"], of_base, report)
+        self.base_checker = checker_of(device, suites["base"], of_base, report)
 
     def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
         """Build both sides of every pair, or one side, and return what each became."""
@@ -478,7 +479,8 @@ class PairBench:
             case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            self.checker.against = f"{request.pair.id} of {self.suites['base'].root.resolve()}"
+            if isinstance(self.checker, BaseChecker):
+                self.checker.against = f"{request.pair.id} of {self.suites['base'].root.resolve()}"
             verified = request.verified.get(side.name)
             if verified:
                 buffers.write(self.checker.inputs(case, request.seed))
@@ -500,7 +502,7 @@ class PairBench:
         Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
         """
         asked = case, buffers, side.subject, request.seed
-        if request.base_first and side.name == "base":
+        if isinstance(self.checker, BaseChecker) and side.name == "base":
             if wrong := self.checker.record(*asked):
                 raise WrongResultError(wrong)
             return None
@@ -512,7 +514,7 @@ class PairBench:
         if wrong := first_wrong(verification):
             if request.by_base and side.name == "base" and not self.wrong_by_base(*asked, suite):
                 wrong = f"{wrong} {_RIGHT_BY_BASE}"
-            raise (DiffersFromBaseError if request.base_first else WrongResultError)(wrong)
+            raise (DiffersFromBaseError if self.checker.beside_base else WrongResultError)(wrong)
         if by_base:
             raise WrongByBaseError(by_base)
         return self.checker.held(verification, case, request.seed)
@@ -537,10 +539,11 @@ class PairBench:
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
         if not wrong:
             return ""
-        by_head = self.checker.demands(case, seed)["largest tolerance"]
+        by_head = self.checker.demands(case, seed).get("largest tolerance")
+        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
         return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
-            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
+            f"{allowed}, {head_allows}. If the change of the problem, such as a looser "
             "tolerance, is meant, land it in a commit of its own first."
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import random
 import tempfile
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
 from harness.suite.suite import Suite
-from harness.suite.suite_data import TOLERANCE, as_declared, of_type
+from harness.suite.suite_data import TOLERANCE, as_declared
 from harness.system.array_files import read_arrays, write_arrays
 
 INTEGER_CHECK_ELEMENTS = 2**20
@@ -40,32 +39,23 @@ TOLERANCE_SETS = 3
 """Sets of data on each of which a wrong answer has to pass before a tolerance is refused."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
-RECORDED_SETS = 2
-"""Sets of data on which base's outputs are kept: those that kernels are timed on."""
 
 
 class Checker:
     """Verifies kernels of one suite on one device; `report` is told what it is about to do."""
 
+    beside_base: ClassVar[bool] = False
+    """True where outputs are held to base's: NaN agrees with NaN then."""
+    tolerance_sets: ClassVar[int] = TOLERANCE_SETS
+
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
-        self.by_base = suite.problem.held_to == "base"
-        """True where outputs are held to base's in the place of a reference."""
-        self.against = ""
-        """The pair and the commit whose base outputs are held to; empty where there is no base."""
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
-        """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError.
-
-        Without a reference and a base nothing is compared, and no check returned; but for memory that is not
-        the kernel's to write.
-        """
-        if self.by_base and not self.against:
-            damage = self._runs(case, buffers, subject, seed)[1]
-            return Verification(passed=not damage, checks=(_damaged(damage, seed),) if damage else ())
+        """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError."""
         self.check_tolerance(case, seed)
         checks = []
-        bound = None if self.by_base else self.suite.problem.integer_bound(case)
+        bound = self.suite.problem.integer_bound(case)
         small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
         if bound is not None and small:
             checks.append(self._check(case, buffers, subject, "integers", seed, bound))
@@ -74,86 +64,34 @@ class Checker:
             checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
-    def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
+    def held(self, verification: Verification, case: Case, seed: int) -> Outputs:  # noqa: ARG002
         """Return what the outputs of a kernel that passed were held to."""
-        if self.by_base and not self.against:
-            return Outputs(held_to="nothing", reason="not-compared")
-        if self.by_base and any(map(math.isinf, self._recorded(case, seed)[1].values())):
-            return Outputs(held_to="nothing", reason="random")
         return verify.outputs_of(verification, self.suite.problem)
 
-    def record(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> str:
-        """Keep base's outputs on both sets of data that kernels are timed on; return what is wrong with base.
-
-        The buffers hold the first set and its outputs afterwards.
-        """
-        _check_host_memory(self.suite.problem, case)
-        for each in reversed(range(seed, seed + RECORDED_SETS)):
-            runs, damage = self._runs(case, buffers, subject, each)
-            unwritten = [name for name, values in runs[0].items() if _is_nan(values)]
-            if damage or unwritten:
-                return (
-                    damage or f"Every element of {unwritten[0]} is NaN: base never wrote it, or computed NaN."
-                )
-            tolerances = verify.tolerances_of_two_runs(self.suite.problem, case, *runs)
-            bounds = {f"{TOLERANCE}{name}": np.asarray(bound) for name, bound in tolerances.items()}
-            _keep(self._folder(case, self.against, case.kernel, each), {**runs[0], **bounds})
-        return ""
-
-    def _runs(
-        self, case: Case, buffers: Buffers, subject: Subject, seed: int
-    ) -> tuple[list[dict[str, NDArray[Any]]], str]:
-        """Return the outputs of two launches, and what the kernel wrote to that is not its own, in words."""
-        inputs = self.inputs(case, seed)
-        buffers.write(inputs)
-        self.report("verify")
-        runs = []
-        for _ in range(RUNS_PER_CHECK):
-            buffers.poison()
-            self.device.launch(subject.built, subject.launch, subject.arguments)
-            self.device.synchronize()
-            runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
-        return runs, buffers.damage(inputs)
-
-    def _recorded(self, case: Case, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
-        """Return base's outputs for a set of data, and the tolerance of each."""
-        problem = self.suite.problem
-        found = read_arrays(self._folder(case, self.against, case.kernel, seed))
-        if not found:
-            raise MeasureError("Base's outputs are gone from the scratch folder: is its disk full?")
-        outputs = {
-            name: of_type(found[name], problem.arrays[name].dtype_at(case)) for name in problem.outputs
-        }
-        return outputs, {name: found[f"{TOLERANCE}{name}"].item() for name in outputs}
-
-    def _expected(
-        self, case: Case, part: Case, inputs: verify.Arrays, key: tuple[str, int], band: slice
+    def expected(
+        self,
+        case: Case,  # noqa: ARG002
+        part: Case,
+        inputs: verify.Arrays,
+        key: tuple[str, int],
+        band: slice,
     ) -> tuple[verify.Arrays, verify.Tolerance]:
-        """Return what outputs are held to in a band of a case, and the tolerance."""
-        problem = self.suite.problem
-        cut = verify.cut(problem, inputs, band)
-        if not self.by_base:
-            return self._reference(part, cut, (*key, band))
-        outputs, tolerance = self._recorded(case, key[1])
-        wide = {name: each.astype(np.float64) for name, each in verify.cut(problem, outputs, band).items()}
-        if problem.has_tolerance and not any(map(math.isinf, tolerance.values())):
-            return wide, problem.judged(part, cut, reference=False)[1]
-        return wide, tolerance
+        """Return what outputs are held to in a band of a case, which is `part` of it, and the tolerance."""
+        return self._reference(part, verify.cut(self.suite.problem, inputs, band), (*key, band))
 
     def check_tolerance(self, case: Case, seed: int) -> None:
-        """Raise LooseBoundError where a wrong answer passes on each of three sets of data, two of base's.
+        """Raise LooseBoundError where a wrong answer passes on each of three sets of data.
 
         One set may have small answers by chance. A case that is compared in bands is judged by a sample. The
         harness's own tolerances are passed over.
         """
         problem = self.suite.problem
-        _check_host_memory(problem, case)
+        check_host_memory(problem, case)
         self.report("reference")
         if problem.held_to != "reference" and not problem.has_tolerance:
             return
-        sets = RECORDED_SETS if self.by_base else TOLERANCE_SETS
         if (said := self._too_wide(case, seed)) and all(
-            self._too_wide(case, seed + later) for later in range(1, sets)
+            self._too_wide(case, seed + later) for later in range(1, self.tolerance_sets)
         ):
             raise LooseBoundError(said)
 
@@ -163,7 +101,7 @@ class Checker:
         if verify.largest_output(problem, case) > verify.BAND_ELEMENTS:
             part, band = verify.sample(problem, case, np.random.default_rng(seed)) or (part, band)
         inputs = self.inputs(case, seed)
-        expected, tolerance = self._expected(case, part, inputs, ("random", seed), band)
+        expected, tolerance = self.expected(case, part, inputs, ("random", seed), band)
         if isinstance(tolerance, Mapping):  # base's outputs are random
             return ""
         return too_wide(problem, part, verify.cut(problem, inputs, band), expected, tolerance)
@@ -176,10 +114,9 @@ class Checker:
         The `reference` takes longest. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
-        if problem.held_to != "reference" and not problem.has_tolerance and (self.by_base or not reference):
-            return {}
-        reference = reference and not self.by_base
-        _check_host_memory(problem, case)
+        if not reference and not problem.has_tolerance and problem.held_to != "reference":
+            return {}  # the tolerance follows from the reference
+        check_host_memory(problem, case)
         given = self.inputs(case, seed) if inputs is None else inputs
         references, tolerances, largest = [], [], 0.0
         for part, band in verify.bands(problem, case):
@@ -234,7 +171,7 @@ class Checker:
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, buffers.damage(inputs), with_base=self.by_base)
+        return verify.combine(found, data, seed, buffers.damage(inputs), beside_base=self.beside_base)
 
     def wrong(
         self,
@@ -247,12 +184,9 @@ class Checker:
     ) -> str:
         """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
-        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none. Without
-        a reference nothing is compared where base has not run on these inputs.
+        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
         """
         self.report("verify")
-        if self.by_base and (not self.against or key[0] == UNSEEN):
-            return ""
         bands = None
         if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
             band = verify.sample(self.suite.problem, case, np.random.default_rng(key[1]))
@@ -260,7 +194,7 @@ class Checker:
                 return ""
             bands = [band]
         found = self._compare(case, inputs, outputs, key, bands)
-        return verify.combine(found, "random", key[1], with_base=self.by_base).message
+        return verify.combine(found, "random", key[1], beside_base=self.beside_base).message
 
     def _compare(
         self,
@@ -274,11 +208,11 @@ class Checker:
         problem = self.suite.problem
         found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
         for part, band in verify.bands(problem, case) if bands is None else bands:
-            expected, tolerance = self._expected(case, part, inputs, key, band)
+            expected, tolerance = self.expected(case, part, inputs, key, band)
             for name, values in verify.cut(problem, outputs, band).items():
                 place = verify.origin(problem, name, band)
                 bound = 0.0 if key[0] == "integers" else verify.allowed(tolerance, name)
-                compared = verify.compare(values, expected[name], bound, place, alike=self.by_base)
+                compared = verify.compare(values, expected[name], bound, place, alike=self.beside_base)
                 found[name].append(compared)
         return found
 
@@ -288,7 +222,7 @@ class Checker:
         # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
         shared = type(problem).data is Problem.data
         kernel = () if shared else (case.kernel, sorted(case.macros.items()))
-        folder = self._folder(case, "inputs", kernel, seed)
+        folder = self.folder(case, "inputs", kernel, seed)
         if kept := read_arrays(folder):
             return as_declared(problem, case, kept)
         inputs = problem.seeded(case, seed)
@@ -296,10 +230,10 @@ class Checker:
         if all(isinstance(array, np.ndarray) for array in arrays) and (
             sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
         ):
-            _keep(folder, inputs)
+            keep(folder, inputs)
         return inputs
 
-    def _folder(self, case: Case, *key: object) -> Path:
+    def folder(self, case: Case, *key: object) -> Path:
         of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
         identity = repr((self.suite.name, *of_case, key))
         return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
@@ -309,7 +243,7 @@ class Checker:
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
         """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
-        folder = self._folder(case, key)
+        folder = self.folder(case, key)
         if not unkept and (kept := read_arrays(folder)):
             by_output = {
                 name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
@@ -321,34 +255,15 @@ class Checker:
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
             bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
-            _keep(folder, {**reference, **bounds})
+            keep(folder, {**reference, **bounds})
         return reference, tolerance
-
-
-def _damaged(damage: str, seed: int) -> Check:
-    """Return the check of a kernel whose outputs were not compared, and that wrote to other memory."""
-    return Check(
-        data="random",
-        seed=seed,
-        passed=False,
-        largest_error=None,
-        largest_ratio=None,
-        wrong=0,
-        elements=0,
-        message=damage,
-    )
-
-
-def _is_nan(values: NDArray[Any]) -> bool:
-    """Return whether every element is NaN, as of an output that nobody wrote."""
-    return values.dtype.kind not in "iub" and bool(np.isnan(values.astype(np.float32)).all())
 
 
 def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
 
 
-def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # a full disk costs time, not the answer
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
         write_arrays(unfinished, arrays)
@@ -387,7 +302,7 @@ def _stand_in(
     return {name: rng.standard_normal(each.shape_at(case)) for name, each in problem.outputs.items()}
 
 
-def _check_host_memory(problem: Problem, case: Case) -> None:
+def check_host_memory(problem: Problem, case: Case) -> None:
     """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
     import psutil
 
@@ -639,7 +554,7 @@ class Rotation(Data):
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self._compare(subject, self.case, in_full=False)
-            if self.checker.by_base:
+            if self.checker.beside_base:
                 self._check_fresh(subject)
             first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):

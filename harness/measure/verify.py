@@ -46,9 +46,9 @@ Tolerance = Any
 """A number or array for all outputs, as tolerance() gives; a mapping has a number for each output."""
 SHARES: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
 """Tolerance of an output by its type, as a share of its largest magnitude, without a tolerance()."""
-_COARSE_SHARE = 0.13
+COARSE_SHARE = 0.13
 """The same of types of eight bits and fewer."""
-_SELF_DIFFERENCES = 4.0
+SELF_DIFFERENCES = 4.0
 """Base may differ from itself, as by atomics: so many times that is tolerated."""
 _RANDOM_SHARE = 0.05
 """Outputs that differ from themselves by more than this share of their largest magnitude are random."""
@@ -170,7 +170,7 @@ def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[s
 
 def _share(problem: Problem, case: Case, name: str) -> float:
     dtype = problem.arrays[name].dtype_at(case)
-    return 0.0 if integer_limits(dtype) or dtype == "bool" else SHARES.get(dtype, _COARSE_SHARE)
+    return 0.0 if integer_limits(dtype) or dtype == "bool" else SHARES.get(dtype, COARSE_SHARE)
 
 
 def _largest_magnitude(values: NDArray[Any]) -> float:
@@ -187,7 +187,7 @@ def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arr
     for name in problem.outputs:
         largest, differs = _largest_magnitude(one[name]), _difference(one[name], other[name])
         is_random = differs > _RANDOM_SHARE * largest
-        found[name] = math.inf if is_random else max(found[name], _SELF_DIFFERENCES * differs)
+        found[name] = math.inf if is_random else max(found[name], SELF_DIFFERENCES * differs)
     return found
 
 
@@ -272,16 +272,16 @@ def combine(
     seed: int,
     damage: str = "",
     *,
-    with_base: bool = False,
+    beside_base: bool = False,
 ) -> Check:
     """Combine every band of every output to a check; `damage` tells of guard zones that were written to.
 
-    With `with_base`, the outputs were compared with base's.
+    With `beside_base`, the outputs were compared with base's.
     """
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
-    describe = _describe_beside_base if with_base else partial(_describe, data=data)
+    describe = _describe_beside_base if beside_base else partial(_describe, data=data)
     messages = [describe(name, parts) for name, parts in reversed(list(comparisons.items()))]
     message = " ".join(filter(None, (*messages, damage)))
     return Check(

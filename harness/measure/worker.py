@@ -23,6 +23,7 @@ from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
 from harness.measure import protocol
+from harness.measure.base_outputs import checker_of
 from harness.measure.buffers import Buffers
 from harness.measure.one_of_two_workers import TurnTaker
 from harness.measure.paired_kernels import (
@@ -39,7 +40,7 @@ from harness.measure.paired_kernels import (
 from harness.measure.protocol import SideName
 from harness.measure.remote_suite import remote_suite
 from harness.measure.timing import Subject, limited, measure
-from harness.measure.verifier import Checker, Restoring, Rotation
+from harness.measure.verifier import Restoring, Rotation
 from harness.measure.verify import first_wrong
 from harness.numbers import Value
 from harness.records.types import Launch, LibraryShare, Row, RowStatus
@@ -95,7 +96,7 @@ class Worker:
         if request.suite is not None:
             suites = _suites(request, channel)
             self.suite: Suite = suites["head"]
-            self.checker = Checker(self.device, self.suite, scratch, tell)
+            self.checker = checker_of(self.device, self.suite, scratch, tell)
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
             self.turns = TurnTaker(self.pairs)
 

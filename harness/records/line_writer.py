@@ -38,15 +38,16 @@ def report(
     cache was cleared before each launch, and `device` the name of the card.
     """
     values = [float(each) for each in (times if isinstance(times, Iterable) else [times])]
-    line: dict[str, Any] = {"name": name, "params": params, "times": values, "unit": unit}
+    plain = {key: _plain(value) for key, value in params.items()}
+    line: dict[str, Any] = {"name": name, "params": plain, "times": values, "unit": unit}
     told = {"launches": launches, "clock": clock, "l2": l2, "better": better, "device": device}
     line |= {key: value for key, value in told.items() if value is not None}
     path = os.environ.get(VARIABLE)
     if not path:
-        sys.stdout.write(_readable(name, values, unit, params) + "\n")
+        sys.stdout.write(_readable(name, values, unit, plain) + "\n")
         return
     with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, default=_plain) + "\n")
+        file.write(json.dumps(line) + "\n")
 
 
 def _readable(name: str, values: list[float], unit: str, params: dict[str, Any]) -> str:
@@ -61,8 +62,10 @@ def _readable(name: str, values: list[float], unit: str, params: dict[str, Any])
     return f"{label}: {middle:.4g} {unit} ({low:.4g} to {high:.4g}, {len(values)} times)"
 
 
-def _plain(value: Any) -> Any:
-    """Return a number of another library as Python's, and of anything else its name or its text."""
+def _plain(value: Any) -> str | float | bool | None:
+    """Return what JSON can hold of a parameter: a number, or the name or text of anything else."""
+    if value is None or isinstance(value, str | bool):
+        return value
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else getattr(value, "__name__", None) or str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import os
@@ -18,6 +19,7 @@ from harness.device.lock import Busy, held
 from harness.device.machine import describe_host
 from harness.device.peaks import peaks
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
+from harness.device.telemetry.nvml import visible_card
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
 from harness.measure.protocol import Open, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
@@ -407,6 +409,19 @@ def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
     return dataclasses.replace(
         device, uuid=device.uuid or facts.get("uuid"), driver=facts.get("driver") or device.driver
     )
+
+
+def program_device() -> DeviceInfo:
+    """Return the device that a program by itself measures on: the first card, else the host. A card is found
+    by its driver too, as a program needs no CUDA library of ours. Raises DeviceError.
+    """
+    with contextlib.suppress(DeviceError):
+        if (found := find_device(None)).kind == "gpu":
+            return found
+    try:
+        return visible_card(os.environ)
+    except DeviceError:
+        return find_device("cpu:0")
 
 
 def find_device(spec: str | None) -> DeviceInfo:

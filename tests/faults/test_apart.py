@@ -75,10 +75,8 @@ FLAG = "colorsys.OWNER = 'SIDE'"
     ("place", "line", "alone"),
     [
         pytest.param("imports", FLAG, "base", id="import"),
-        pytest.param("imports", FLAG, "head", id="import of head"),
         pytest.param("make", FLAG, "", id="make"),
-        pytest.param("launch", FLAG, "base", id="launch"),
-        pytest.param("reference", FLAG, "head", id="reference"),
+        pytest.param("reference", FLAG, "head", id="reference of head"),
         pytest.param(
             "imports",
             "threading.Thread(target=lambda: setattr(colorsys, 'OWNER', 'SIDE')).start()",

@@ -78,10 +78,9 @@ def files_below(folder: Path) -> dict[Path, bytes]:
 # Options that reach into a measurement
 
 
-@pytest.mark.parametrize("span", ["{first}^!", "{broken}^!"], ids=["measured", "a suite that does not load"])
-def test_a_dry_run_writes_nothing(fresh, span):
-    done = fresh.asv("run", "--dry-run", "-b", "track_time_ms", span.format(**fresh.commits))
-    assert "toy.plain@64: measured" in done.stdout or "ZeroDivisionError" in done.stdout
+def test_a_dry_run_writes_nothing(fresh):
+    done = fresh.asv("run", "--dry-run", "-b", "track_time_ms", f"{fresh.commits['first']}^!")
+    assert "toy.plain@64: measured" in done.stdout
     assert not fresh.results.exists()
     assert not (fresh.home / ".asv-machine.json").exists()
 
@@ -428,7 +427,7 @@ def processes_of(home: Home) -> set[int]:
 def waited_for(what: Any) -> Any:
     """What a function returns once it is true; the test's own timeout ends the wait."""
     while not (found := what()):
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 

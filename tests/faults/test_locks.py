@@ -23,11 +23,13 @@ from tests import sweeps, toy
 from tests.support import (
     COMMAND,
     IMPORT_PATH,
+    STARTED,
     Done,
     Recorder,
     caller,
     commit,
     make_repository,
+    programs,
     run_command,
     write_null_script,
 )
@@ -85,12 +87,12 @@ def somebody(folder: Path, told: bytes = json.dumps(HOLDER).encode()) -> Iterato
 
 
 @contextlib.contextmanager
-def started(*command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+def started(*command: str, cwd: Path, **env: str) -> Iterator[subprocess.Popen[str]]:
     """A process that says all it says in one stream; whatever is left of it at the end is killed."""
-    with subprocess.Popen(
-        command,
+    with programs.popen(
+        list(command),
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH, **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -167,7 +169,8 @@ def test_a_killed_holder_lets_go(
     fault = {"uuid": "NULL-7", "toy.plain": {"fault": "hang"}}
     hanging = write_null_script(folder / "hanging.json", fault)
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", hanging)
-    with started(*harness_with("run", "--device", "null"), cwd=project.root) as holder:
+    # Its supervisor ends the worker that hangs.
+    with started(*harness_with("run", "--device", "null"), cwd=project.root, **STARTED) as holder:
         line_with(holder, "Device:")
         monkeypatch.setenv("HARNESS_NULL_SCRIPT", usual)
         refused = harness("run", "--device", "null", "--no-wait")

@@ -13,7 +13,7 @@ import pytest
 
 from harness.config import VARIABLES, load_config
 from harness.errors import ConfigError, ExitCode
-from tests.support import IMPORT_PATH, ROOT, Done, commit, make_repository, run_command
+from tests.support import IMPORT_PATH, ROOT, Done, commit, make_repository, run_command, run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,15 +106,13 @@ def test_pytest_refuses_where_a_test_asks_for_a_card(project: Project) -> None:
 
 
 def _in(root: Path, *module: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run_forked(
         [sys.executable, "-m", *module],
         cwd=root,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH, "HARNESS_DEVCE": "null"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
         timeout=120,
     )
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from harness.device.plausible_ranges import RANGES, ImplausibleError, plausible, reason_of
 from harness.device.telemetry.base import DeviceLimits
 from harness.errors import DeviceError
-from harness.records.types import Snapshot
+from harness.records.imports.imported import undescribed_device
+from harness.records.types import DeviceInfo, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -260,6 +261,58 @@ def _card(nvml: Any, pci_bus_id: str | None, uuid: str | None) -> Any:
     if count != 1:
         raise DeviceError(f"NVML sees {count} cards, and the backend does not tell which of them it uses")
     return nvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def visible_card(variables: Mapping[str, str], nvml: Any = None) -> DeviceInfo:
+    """Describe CUDA's first card by what its driver tells, where no CUDA library is at hand.
+
+    `variables` are those of the environment. Raises DeviceError where there is no card, or where only CUDA
+    knows which one is the first.
+    """
+    nvml = nvml or _pynvml()
+    try:
+        nvml.nvmlInit()
+        try:
+            return _described(nvml, _first_visible(nvml, variables))
+        finally:
+            nvml.nvmlShutdown()
+    except DeviceError:
+        raise
+    except Exception as error:  # of a binding and a driver of any version
+        raise DeviceError(f"NVML tells of no card: {reason_of(error)}") from error
+
+
+def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:
+    first = variables.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
+    if first.startswith("GPU-"):
+        return nvml.nvmlDeviceGetHandleByUUID(first)
+    cards = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+    if not first.isdecimal() or int(first) >= len(cards):
+        raise DeviceError(f"CUDA_VISIBLE_DEVICES={first} shows none of the {len(cards)} cards that NVML sees")
+    # CUDA counts the fastest cards first, NVML by their places on the bus.
+    models = {_words(nvml.nvmlDeviceGetName(card)) for card in cards}
+    if len(models) > 1 and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        raise DeviceError("cards of several models are here, and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
+    return cards[int(first)]
+
+
+def _described(nvml: Any, card: Any) -> DeviceInfo:
+    unknown = "unavailable: only CUDA tells it"
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(card)
+    return undescribed_device(
+        unknown,
+        spec="cuda:0",
+        backend="cuda",
+        vendor="NVIDIA",
+        kind="gpu",
+        name=_words(nvml.nvmlDeviceGetName(card)),
+        driver=_words(nvml.nvmlSystemGetDriverVersion()),
+        arch=f"sm_{major}{minor}",
+        compute_capability=(major, minor),
+        uuid=_words(nvml.nvmlDeviceGetUUID(card)),
+        pci_bus_id=_words(nvml.nvmlDeviceGetPciInfo(card).busId),
+        memory_bytes=nvml.nvmlDeviceGetMemoryInfo(card).total,
+    )
 
 
 def _field_value(answer: Any, nvml: Any, _: Any) -> float:

@@ -15,6 +15,10 @@ _MEASURES: Mapping[str, tuple[str, Better]] = {"latency": ("ns", "lower"), "thro
 """Unit and direction of the measures that Bencher has by itself. A project's own tell neither in the file."""
 
 
+_LONGEST = 80
+"""Characters of a name that a message shows."""
+
+
 class _Metric(msgspec.Struct):
     value: float
     lower_value: float | None = None
@@ -49,8 +53,8 @@ def read_bencher(path: Path, content: Any) -> imported.ImportedFile:
                 found.append(case_of(name, metric.value, unit, better, "bencher"))
             else:
                 problems.append(
-                    f"{name}: measure {measure} is left out, as the file does not tell its unit. Known are "
-                    f"{' and '.join(_MEASURES)}."
+                    f"{name[:_LONGEST]}: measure {measure[:_LONGEST]} is left out, as the file does not tell "
+                    f"its unit. Known are {' and '.join(_MEASURES)}."
                 )
     if any(metric.has_bounds for measures in given.values() for metric in measures.values()):
         problems.append(

@@ -21,6 +21,8 @@ SCRIPT = b"window.BENCHMARK_DATA"
 _MORE_IS_BETTER = frozenset(("benchmarkjs", "customBiggerIsBetter", "pytest"))
 """Its tools whose figures are better high; those of every other tool are better low."""
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_LONGEST = 80
+"""Characters of a name that a message shows."""
 _NEVER = dt.datetime.min.replace(tzinfo=dt.timezone.utc)
 
 
@@ -90,9 +92,11 @@ def _commits(path: Path, history: _History) -> list[imported.ImportedFile]:
         for entry in entries:
             found, problems = _cases(entry.benches, "higher" if entry.tool in _MORE_IS_BETTER else "lower")
             if not _COMMIT.fullmatch(entry.commit.id):
-                lost.append(f"Results of {entry.commit.id[:40]!r} are left out: that is no hash of a commit.")
+                lost.append(
+                    f"Results of {entry.commit.id[:_LONGEST]!r} are left out: that is no hash of a commit."
+                )
             elif found:
-                file = file_of_figures(path, NAME, f"{NAME} {entry.tool}", found, problems)
+                file = file_of_figures(path, NAME, f"{NAME} {entry.tool[:_LONGEST]}", found, problems)
                 files.append(_at(file, entry, suite))
             else:
                 lost += problems
@@ -123,5 +127,5 @@ def _cases(benches: Sequence[_Bench], better: Better) -> tuple[list[imported.Imp
         try:
             found.append(case_of(bench.name, bench.value, bench.unit, better, NAME))
         except ValueError as error:
-            problems.append(f"{bench.name} is left out: {error}.")
+            problems.append(f"{bench.name[:_LONGEST]} is left out: {error}.")
     return found, problems

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from harness.errors import StoreError
 from harness.records.imports import imported
@@ -20,12 +21,15 @@ _REQUIRED = frozenset(("name", "times", "unit"))
 _UNKNOWN = "unavailable: the file does not tell it"
 
 
+_Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     times: list[float]
     unit: str
-    params: dict[str, int | float | str | bool] = {}
-    launches: imported.Integer | None = None
+    params: dict[str, int | float | str | bool | None] = {}
+    launches: _Count | None = None
     clock: Literal["device", "host"] | None = None
     l2: L2Policy = "hot"
     better: Better | None = None
@@ -124,7 +128,7 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
     return with_values(case, [time for _, line in lines for time in line.times], quantity)
 
 
-def _size(value: float | str) -> int | str:
+def _size(value: object) -> int | str:
     return value if type(value) is int else str(value)
 
 

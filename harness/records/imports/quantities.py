@@ -99,6 +99,11 @@ def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity)
             moved_bytes=quantity.moved_bytes,
             flop=quantity.flop,
         )
+    if not values:
+        why = (
+            "The file has no time of it, so nothing can be judged. Have the program measure it at least once."
+        )
+        return replace(case, failed=why)
     wrong = next((each for each in values if not 0 < each < math.inf), None)
     if wrong is not None:
         return replace(

@@ -39,7 +39,7 @@ from harness.records.types import (
     Verdict,
 )
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
-from harness.run.device_session import begun, find_device, identified
+from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, ProcessRun, Stage, format_of, run_once
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
@@ -147,8 +147,7 @@ class ComparingExecutables:
                 return find_device("cuda:0")
             except (DeviceError, UsageError):
                 return None  # no PyCUDA here, which an nvbench executable does not need
-        found = find_device(None)
-        return found if found.kind == "gpu" else find_device("cpu:0")
+        return program_device()
 
     def _first_runs(self) -> FirstRuns:
         """One process of each side, which tells the cases and fills the caches of files."""

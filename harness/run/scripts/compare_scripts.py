@@ -33,7 +33,14 @@ from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import OutputsCheck
-from harness.run.scripts.script_process import Call, Done, RaisedError, Recorded, ScriptProcess
+from harness.run.scripts.script_process import (
+    Call,
+    Done,
+    RaisedError,
+    Recorded,
+    ScriptProcess,
+    ScriptServer,
+)
 from harness.run.two_workers import ORDERS, SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
@@ -153,11 +160,11 @@ class ComparingScripts:
         self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
         self.suite = settings.suite or identifier(name_of(head.command))
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
-        self._pairs = self._processes = 0
+        self._pairs = self._count = 0
         self._spent_s = 0.0
         self._names: dict[SideName, list[CallName]] = {}
-        self._ahead: Mapping[SideName, ScriptProcess] | None = None
-        """The processes of the next pair."""
+        self._servers: dict[SideName, ScriptServer] = {}
+        """Servers of the next runs."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
@@ -171,7 +178,7 @@ class ComparingScripts:
             self.observer.opened(self.device)
             self.policy = policy_for(self.device, self.settings)
             self._may_start_ahead = most_ahead(self.device) > 0
-            stack.callback(self._end_ahead)
+            stack.callback(self._end_servers)
             few = self.device.kind == "cpu"
             self.pair = PairSettings(
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
@@ -181,33 +188,41 @@ class ComparingScripts:
     # Processes
 
     def _process(self, side: SideName) -> ScriptProcess:
+        """Begin a run of a side: in the server that waits for it, or in a new one."""
+        server = self._servers.pop(side, None)
+        if server is None or not server.may_run:
+            if server is not None:
+                server.close()
+            server = self._server(side)
+        self._servers[side] = server
+        return server.run()
+
+    def _server(self, side: SideName) -> ScriptServer:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
-        self._processes += 1
-        folder = self.scratch / f"{side}{self._processes}"
+        self._count = self._count + 1
+        folder = self.scratch / f"{side}{self._count}"
         what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
-        return ScriptProcess(executable, folder, what)
+        return ScriptServer(executable, folder, what)
 
     @contextmanager
     def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
-        """Yield a fresh process of each side, and start the next, which import their framework meanwhile."""
+        """Yield a fresh run of each side. Servers of the next pair import their framework meanwhile."""
         with ExitStack() as stack:
-            pair = self._ahead or self._started()
-            self._ahead = None
-            for each in pair.values():
-                stack.callback(each.close)
+            pair: dict[SideName, ScriptProcess] = {}
+            for side in SIDES:
+                pair[side] = self._process(side)
+                stack.callback(pair[side].close)
             if self._may_start_ahead:
-                self._ahead = self._started()
+                for side in SIDES:
+                    if not self._servers[side].makes_copies:
+                        self._servers[side] = self._server(side)
             yield pair
 
-    def _started(self) -> Mapping[SideName, ScriptProcess]:
-        return {side: self._process(side) for side in SIDES}
-
-    def _end_ahead(self) -> None:
-        for each in (self._ahead or {}).values():
+    def _end_servers(self) -> None:
+        for each in self._servers.values():
             each.close()
-        self._ahead = None
 
     def _first_pass(self) -> dict[SideName, _FirstPass]:
         """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""

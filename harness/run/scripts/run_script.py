@@ -31,7 +31,7 @@ from harness.run.scripts.compare_scripts import (
     tick_of,
 )
 from harness.run.scripts.script_files import caches_of
-from harness.run.scripts.script_process import Call, Done, ScriptProcess
+from harness.run.scripts.script_process import Call, Done, ScriptProcess, ScriptServer
 from harness.suite.case_id import CaseId
 from harness.system.files import scratch_folder
 
@@ -72,7 +72,8 @@ class RunningScript:
             what = dataclasses.replace(settings.recorded, variables=caches_of(self.executable))
             if self.executable.problem is not None:
                 raise self.executable.problem
-            process = stack.enter_context(closing(ScriptProcess(self.executable, scratch / "script", what)))
+            server = stack.enter_context(closing(ScriptServer(self.executable, scratch / "script", what)))
+            process = stack.enter_context(closing(server.run()))
             measured, failure = self._measured(process)
             if not measured and failure is None:
                 raise nothing_recorded(self.executable.command)

@@ -13,22 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.protocol import SideName
+from harness.measure.verify import COARSE_SHARE, SELF_DIFFERENCES, SHARES
 from harness.records.types import Outputs
 from harness.run.scripts.script_process import Done, RaisedError
 
 TOLERANCES: Mapping[str, float] = {
-    "float64": 1e-12,
-    "complex128": 1e-12,
-    "float32": 1e-5,
-    "complex64": 1e-5,
-    "float16": 2e-3,
-    "bfloat16": 1.6e-2,
+    **SHARES,
+    "complex64": SHARES["float32"],
+    "complex128": SHARES["float64"],
 }
 """Largest difference by type, as a share of the array's largest magnitude. Integers are equal or not."""
-_COARSE = 0.13
-"""The same for types of eight bits and less."""
-_SELF = 4.0
-"""Base may differ from itself, as by atomics: so many times that is tolerated."""
 _ROLLED = 100.0
 """On data that the author never meant, only gross differences count, in units of the tolerance."""
 
@@ -184,11 +178,11 @@ def _difference(
         return _Difference(0.0, "")
     finite = np.abs(base.values[np.isfinite(base.values)])
     scale = float(finite.max()) if finite.size else 0.0
-    kinds = [TOLERANCES.get(each.type, _COARSE) for each in (base, head)]
+    kinds = [TOLERANCES.get(each.type, COARSE_SHARE) for each in (base, head)]
     bound = (rtol if rtol is not None else max(kinds)) * scale
     if again is not None and again.values.shape == base.values.shape:
         own = _errors(base.values, again.values)
-        bound = max(bound, _SELF * float(own.max()))
+        bound = max(bound, SELF_DIFFERENCES * float(own.max()))
     error = worst / bound if bound > 0 else math.inf
     at = int(errors.argmax())
     wrong_count = int(np.count_nonzero(errors > bound))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -21,13 +22,17 @@ from harness.run.executables.executable_build import Executable
 from harness.run.executables.side_code import Imported, SideRecorder
 from harness.run.executables.side_modules import CALLS
 from harness.run.scripts import recorder
-from harness.run.scripts.recorder.link import GO, SEVERAL, SOCKET
+from harness.run.scripts.recorder.link import FORK, GO, KILL, SEVERAL, SOCKET
 from harness.run.scripts.recorder.recording import SETTINGS
 from harness.run.scripts.script_files import script_of
-from harness.system.process import ShellProcess
+from harness.system.process import Ended, ShellProcess
 
 _GLANCE_S = 0.05
+_STEP_S = 0.005
+_PATIENCE_S = 10.0
 _MOST_LINE_BYTES = 2**26
+_ENVIRONMENT = {"MPLBACKEND": "Agg", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""No plot opens a window, and PyTorch finds cards without opening one."""
 E = TypeVar("E", bound=HarnessError)
 
 
@@ -78,7 +83,11 @@ class _End(msgspec.Struct, frozen=True, tag_field="at", tag="end"):
     """The process ends by itself."""
 
 
-_DECODER = msgspec.json.Decoder(Call | Done | RaisedError | _End)
+class _Ready(msgspec.Struct, frozen=True, tag_field="at", tag="ready"):
+    """The process makes copies of itself from now on."""
+
+
+_DECODER = msgspec.json.Decoder(Call | Done | RaisedError | _End | _Ready)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +103,15 @@ class Recorded:
     """Environment of both sides, besides this process's."""
 
 
-class ScriptProcess:
-    """A process of one side; `close` ends it. Errors have the side, and the end of what it printed."""
+class ScriptServer:
+    """One side's script, started once for as many runs as it makes copies of itself for; `close` ends it.
+
+    A script that opens a card by PyTorch stops right before that, with everything imported. Each run is a
+    copy of it, by fork. Any other script has one run, which is the process itself.
+    """
 
     def __init__(self, executable: Executable, folder: Path, what: Recorded) -> None:
-        self.executable, self.side = executable, executable.side
-        self._folder = folder
+        self.executable, self.folder = executable, folder
         folder.mkdir()
         folders = executable.folders
         assert folders is not None, "a script is run at commits"
@@ -114,15 +126,88 @@ class ScriptProcess:
             "seed": what.seed,
         }
         (folder / SETTINGS).write_text(json.dumps(described), encoding="utf-8")
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         place = os.open(folder, os.O_RDONLY)
         try:
-            self._listener.bind(f"/proc/self/fd/{place}/{SOCKET}")
+            self.listener.bind(f"/proc/self/fd/{place}/{SOCKET}")
         finally:
             os.close(place)
-        self._listener.listen()
-        variables = {"MPLBACKEND": "Agg", **what.variables, **self._recorder.variables, CALLS: str(folder)}
-        self._child = ShellProcess(self._recorder.recorded(executable.command), executable.folder, variables)
+        self.listener.listen()
+        variables = {**_ENVIRONMENT, **what.variables, **self._recorder.variables, CALLS: str(folder)}
+        self.child = ShellProcess(self._recorder.recorded(executable.command), executable.folder, variables)
+        self._control: socket.socket | None = None
+        self._told = bytearray()
+        self._runs = 0
+
+    @property
+    def makes_copies(self) -> bool:
+        return self._control is not None
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether it can run once more."""
+        return not self._runs or (self.makes_copies and not self.child.has_ended())
+
+    def close(self) -> None:
+        self.child.close()
+        for each in (self._control, self.listener):
+            if each is not None:
+                each.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self) -> ScriptProcess:
+        """Begin a run. Only where `may_run`."""
+        self._runs += 1
+        process = ScriptProcess(self)
+        if self.makes_copies:
+            self.fork()
+        return process
+
+    def take_control(self, control: socket.socket) -> None:
+        """Keep the link by which copies are ordered, and order the first."""
+        self._control = control
+        self.fork()
+
+    def fork(self) -> None:
+        self._order(FORK)
+
+    def end_copy(self) -> None:
+        """End the copy that runs."""
+        self._order(KILL)
+        deadline = time.monotonic() + _PATIENCE_S
+        while self.copy_ended() is None and time.monotonic() < deadline and not self.child.has_ended():
+            time.sleep(_STEP_S)
+
+    def copy_ended(self) -> int | None:
+        """Return the status of the copy that ended; None while it runs."""
+        assert self._control is not None
+        if select.select([self._control], [], [], 0)[0]:
+            self._told += self._control.recv(2**12)
+        line, newline, rest = self._told.partition(b"\n")
+        if not newline:
+            return None
+        self._told = rest
+        return int(json.loads(line)["status"])
+
+    def imported(self) -> Imported:
+        """Return what it imported of the repository so far. Raises OtherCodeError."""
+        return self._recorder.imported()
+
+    def _order(self, order: bytes) -> None:
+        assert self._control is not None
+        with contextlib.suppress(OSError):  # it has ended, as is seen later
+            self._control.sendall(order)
+
+
+class ScriptProcess:
+    """One run of a side's script; `close` ends it. Errors have the side, and the end of what was printed."""
+
+    def __init__(self, server: ScriptServer) -> None:
+        self._server, self._child, self._listener = server, server.child, server.listener
+        self.executable, self.side = server.executable, server.executable.side
+        self._folder = server.folder
+        self._is_copy = server.makes_copies
+        self._status: int | None = None
         self._link: socket.socket | None = None
         self._received = bytearray()
         self.pid = 0
@@ -132,11 +217,12 @@ class ScriptProcess:
         """Number of calls that it has reached."""
 
     def close(self) -> None:
-        self._child.close()
-        for each in (self._link, self._listener):
-            if each is not None:
-                each.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._link is not None:
+            self._link.close()
+        if not self._is_copy:
+            self._server.close()
+        elif self._status is None:
+            self._server.end_copy()
 
     def let_go(self) -> None:
         """Let the script use the device; until then it has imported its framework at most."""
@@ -179,7 +265,7 @@ class ScriptProcess:
 
     def imported(self) -> Imported:
         """Return what it imported of the repository, once it has ended. Raises OtherCodeError."""
-        return self._recorder.imported()
+        return self._server.imported()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._link is not None
@@ -195,6 +281,11 @@ class ScriptProcess:
                 found = self._decoded(line)
                 if isinstance(found, kind):
                     return found
+                if isinstance(found, _Ready):
+                    assert self._link is not None
+                    self._server.take_control(self._link)
+                    self._link, self._is_copy = None, True
+                    continue
                 if not isinstance(found, _End):
                     raise self._error(WorkerError(f"The recorder answered {line[:200]!r} out of turn."))
                 self._hang_up()
@@ -205,10 +296,15 @@ class ScriptProcess:
                         "--timeout, or have it measure less."
                     )
                 )
-            elif self._link is None and self._child.has_ended():
+            elif self._link is None and self._has_ended():
                 return None
             else:
                 self._read()
+
+    def _has_ended(self) -> bool:
+        if self._is_copy and self._status is None:
+            self._status = self._server.copy_ended()
+        return self._status is not None or self._child.has_ended()
 
     def _decoded(self, line: bytes) -> object:
         try:
@@ -247,8 +343,11 @@ class ScriptProcess:
             self._link = None
 
     def _check_end(self, deadline: float) -> None:
-        in_time = self._child.wait(deadline)
-        ended = self._child.ended(in_time=in_time)
+        if self._is_copy and self._status is not None:
+            ended = Ended(self._status, self._child.log())
+        else:
+            in_time = self._child.wait(deadline)
+            ended = self._child.ended(in_time=in_time)
         if ended.status != 0:
             raise self._error(WorkerError(f"{self.executable.command!r} {ended.how}."))
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
+import select
+import signal
 import socket
+import threading
 import time
 
 TYPE_CHECKING = False
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
 SOCKET, CLAIM, SEVERAL, GO = "socket", "claim", "several", "go"
 """Files of a side's folder: the listening socket; locked by the process that is recorded; made by a second
 process that timed at the same time; made once the script may use the device."""
+ORIGINAL = "original"
+"""File of a side's folder, locked by the process that makes a copy of itself for each run."""
+FORK, KILL = b"f", b"k"
+"""Orders to that process: to make a copy, and to end it."""
 TUNING = "tuning"
 """File beside both sides' folders, locked by the side whose autotuner times."""
 _POLL_S = 0.005
@@ -30,6 +38,7 @@ class Link:
         self._socket: socket.socket | None = None
         self._lines: Any = None
         self._claim = -1
+        self._is_copy = False
         self.lost = False
         """True where another process is recorded already, or the one that compares has ended."""
         os.register_at_fork(after_in_child=self._forked)
@@ -44,8 +53,62 @@ class Link:
     def wait_for_device(self) -> None:
         """Wait until the script may use the device: what it has imported by now disturbs nobody."""
         go = os.path.join(self.folder, GO)
-        while os.path.isdir(self.folder) and not os.path.exists(go):
+        while not self._is_copy and os.path.isdir(self.folder) and not os.path.exists(go):
             time.sleep(_POLL_S)
+
+    def wait_as_original(self) -> None:
+        """Do so in copies of this process: by fork, one for each run that the other process asks for.
+
+        All that a script imports before it opens the device is then imported once for all of its runs. A
+        process that has opened it already, or that has threads, makes no copies.
+        """
+        if self._is_copy or threading.active_count() > 1 or _cuda_is_open():
+            self.wait_for_device()
+            return
+        try:
+            held = os.open(os.path.join(self.folder, ORIGINAL), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            control = self._connected()
+        except OSError:
+            self.wait_for_device()
+            return
+        control.sendall(b'{"at": "ready"}\n')
+        if self._copied(control):
+            control.close()
+            os.close(held)
+            return
+        os._exit(0)
+
+    def _copied(self, control: socket.socket) -> bool:
+        """Make the copies that are ordered. True in a copy; False once no more are wanted."""
+        copy = 0
+        while True:
+            if copy and (ended := os.waitpid(copy, os.WNOHANG))[0]:
+                copy = 0
+                control.sendall(json.dumps({"at": "ended", "status": _status(ended[1])}).encode() + b"\n")
+            if not select.select([control], [], [], _POLL_S if copy else 1.0)[0]:
+                continue
+            order = control.recv(1)
+            if order == FORK:
+                copy = os.fork()
+                if not copy:
+                    self._is_copy = True
+                    return True
+            elif copy:
+                os.kill(copy, signal.SIGKILL)
+            if not order:
+                return False
+
+    def _connected(self) -> socket.socket:
+        """Connect to the process that compares. Raises OSError."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            # The folder's own path may be longer than the address of a socket.
+            found.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+            return found
+        finally:
+            os.close(folder)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -78,16 +141,11 @@ class Link:
         except OSError:
             self.lost = True
             return False
-        folder = os.open(self.folder, os.O_RDONLY)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The folder's own path may be longer than the address of a socket.
-            self._socket.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+            self._socket = self._connected()
         except OSError:
             self.lost = True
             return False
-        finally:
-            os.close(folder)
         self._lines = self._socket.makefile("r", encoding="utf-8")
         return True
 
@@ -107,3 +165,17 @@ class Link:
             return {"do": "go"}
         order: dict[str, Any] = json.loads(line)
         return order
+
+
+def _cuda_is_open() -> bool:
+    """Return whether CUDA's driver is initialised here: then no copy of this process could use it."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
+
+
+def _status(waited: int) -> int:
+    """Return a status as a shell has it, of what waitpid tells."""
+    return 128 + os.WTERMSIG(waited) if os.WIFSIGNALED(waited) else os.WEXITSTATUS(waited)

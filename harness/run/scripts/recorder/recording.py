@@ -134,7 +134,7 @@ class Recording:
 
         def opened() -> None:
             if not cuda.is_initialized():
-                self.link.wait_for_device()
+                self.link.wait_as_original()
             original()
 
         cuda._lazy_init = opened

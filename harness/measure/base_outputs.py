@@ -1,0 +1,166 @@
+"""Base's outputs in the place of a reference: recorded when base is verified, and read where head is.
+
+They lie in the scratch folder that all processes of a comparison share: each side may have its own process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.device.backends.base import Device
+from harness.errors import MeasureError
+from harness.measure import verify
+from harness.measure.buffers import Buffers
+from harness.measure.timing import Subject
+from harness.measure.verifier import RUNS_PER_CHECK, UNSEEN, Checker, check_host_memory, keep
+from harness.records.types import Check, Outputs, Verification
+from harness.suite.problem import Case
+from harness.suite.suite import Suite
+from harness.suite.suite_data import TOLERANCE, of_type
+from harness.system.array_files import read_arrays
+
+
+def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> Checker:
+    """Return what verifies kernels of a suite: by its reference, or by base's outputs."""
+    kind = BaseChecker if suite.problem.held_to == "base" else Checker
+    return kind(device, suite, scratch, report)
+
+
+class BaseChecker(Checker):
+    """Holds kernels to base's outputs, once `against` says which; until then nothing is compared."""
+
+    beside_base: ClassVar[bool] = True
+    tolerance_sets: ClassVar[int] = 2
+    """Sets of data on which base's outputs are kept: those that kernels are timed on."""
+    against = ""
+    """The pair, and the commit of its base; empty where there is no base."""
+
+    def record(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> str:
+        """Keep base's outputs on each set of data, and their tolerances; return what is wrong with base.
+
+        The buffers hold the first set and its outputs afterwards.
+        """
+        problem = self.suite.problem
+        check_host_memory(problem, case)
+        for each in reversed(range(seed, seed + self.tolerance_sets)):
+            runs, damage = self._runs(case, buffers, subject, each)
+            if damage:
+                return damage
+            if unwritten := [name for name, values in runs[0].items() if _is_nan(values)]:
+                return f"Every element of {unwritten[0]} is NaN: base never wrote it, or computed NaN."
+            tolerances = verify.tolerances_of_two_runs(problem, case, *runs)
+            bounds = {f"{TOLERANCE}{name}": np.asarray(bound) for name, bound in tolerances.items()}
+            keep(self._place(case, each), {**runs[0], **bounds})
+        return ""
+
+    def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
+        """Compare on random data, which stay in the buffers; without a base, look for damage alone.
+
+        Raises LooseBoundError.
+        """
+        if self.against:
+            self.check_tolerance(case, seed)
+            check = self._check(case, buffers, subject, "random", seed, 0)
+            return Verification(passed=check.passed, checks=(check,))
+        _, damage = self._runs(case, buffers, subject, seed)
+        return Verification(passed=not damage, checks=(_damaged(damage, seed),) if damage else ())
+
+    def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
+        """Return what the outputs of a kernel that passed were held to: base's, unless these are random."""
+        if not self.against:
+            return Outputs(held_to="nothing", reason="not-compared")
+        if any(map(math.isinf, self._recorded(case, seed)[1].values())):
+            return Outputs(held_to="nothing", reason="random")
+        return super().held(verification, case, seed)
+
+    def expected(
+        self, case: Case, part: Case, inputs: verify.Arrays, key: tuple[str, int], band: slice
+    ) -> tuple[verify.Arrays, verify.Tolerance]:
+        """Return base's outputs in a band of a case, and the problem's tolerance or that of their type."""
+        problem = self.suite.problem
+        outputs, tolerance = self._recorded(case, key[1])
+        wide = {name: each.astype(np.float64) for name, each in verify.cut(problem, outputs, band).items()}
+        if problem.has_tolerance and not any(map(math.isinf, tolerance.values())):
+            return wide, problem.judged(part, verify.cut(problem, inputs, band), reference=False)[1]
+        return wide, tolerance
+
+    def check_tolerance(self, case: Case, seed: int) -> None:
+        """Raise LooseBoundError as for a reference, where base's outputs are known."""
+        if self.against:
+            super().check_tolerance(case, seed)
+
+    def demands(
+        self,
+        case: Case,
+        seed: int,
+        inputs: verify.Arrays | None = None,
+        *,
+        reference: bool = True,  # noqa: ARG002
+    ) -> dict[str, str]:
+        """Return what the problem asks of a kernel: a tolerance, where it has its own."""
+        return super().demands(case, seed, inputs, reference=False)
+
+    def wrong(
+        self,
+        case: Case,
+        key: tuple[str, int],
+        inputs: verify.Arrays,
+        outputs: verify.Arrays,
+        *,
+        in_full: bool,
+    ) -> str:
+        """Return what is wrong with outputs; nothing where base has not run on these inputs."""
+        if not self.against or key[0] == UNSEEN:
+            return ""
+        return super().wrong(case, key, inputs, outputs, in_full=in_full)
+
+    def _runs(
+        self, case: Case, buffers: Buffers, subject: Subject, seed: int
+    ) -> tuple[list[dict[str, NDArray[Any]]], str]:
+        """Return the outputs of each launch, and what the kernel wrote to that is not its own, in words."""
+        inputs = self.inputs(case, seed)
+        buffers.write(inputs)
+        self.report("verify")
+        runs = []
+        for _ in range(RUNS_PER_CHECK):
+            buffers.poison()
+            self.device.launch(subject.built, subject.launch, subject.arguments)
+            self.device.synchronize()
+            runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
+        return runs, buffers.damage(inputs)
+
+    def _recorded(self, case: Case, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """Return base's outputs for a set of data, and the tolerance of each."""
+        arrays, found = self.suite.problem.outputs, read_arrays(self._place(case, seed))
+        if not found:
+            raise MeasureError("Base's outputs are gone from the scratch folder: is its disk full?")
+        outputs = {name: of_type(found[name], array.dtype_at(case)) for name, array in arrays.items()}
+        return outputs, {name: found[f"{TOLERANCE}{name}"].item() for name in outputs}
+
+    def _place(self, case: Case, seed: int) -> Path:
+        return self.folder(case, self.against, case.kernel, seed)
+
+
+def _damaged(damage: str, seed: int) -> Check:
+    """Return the check of a kernel whose outputs were not compared, and that wrote to other memory."""
+    return Check(
+        data="random",
+        seed=seed,
+        passed=False,
+        largest_error=None,
+        largest_ratio=None,
+        wrong=0,
+        elements=0,
+        message=damage,
+    )
+
+
+def _is_nan(values: NDArray[Any]) -> bool:
+    """Return whether every element is NaN, as of an output that nobody wrote."""
+    return values.dtype.kind not in "iub" and bool(np.isnan(values.astype(np.float32)).all())
