@@ -33,8 +33,18 @@ def _hook_for(folder: Path) -> Callable[[str], Any]:
     return find
 
 
-OWN: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
+_own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
 """The import path of each suite that was loaded, and the modules that are its alone, by its folder."""
+
+
+def forget(folder: Path) -> None:
+    """Forget what a suite imported: it is loaded anew."""
+    _own.pop(folder, None)
+
+
+def searched_by(folder: Path) -> list[str]:
+    """Return the import path of a suite that was loaded."""
+    return _own[folder][0]
 
 
 @contextlib.contextmanager
@@ -46,7 +56,7 @@ def importing_from(folder: Path) -> Iterator[None]:
     """
     names = {path.stem for path in folder.glob("*.py")}
     names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
-    searched, modules = OWN.get(folder, ([str(folder), *sys.path], {}))
+    searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
     hidden = {
         name: module
         for name, module in sys.modules.items()
@@ -68,9 +78,9 @@ def importing_from(folder: Path) -> Iterator[None]:
         sys.path_hooks.remove(hook)
         sys.path_importer_cache.clear()
         sys.dont_write_bytecode = wrote_bytecode
-        OWN[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
+        _own[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
         sys.path[:] = path
-        for name in OWN[folder][1]:
+        for name in _own[folder][1]:
             del sys.modules[name]
         sys.modules.update(hidden)
 

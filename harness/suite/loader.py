@@ -24,7 +24,7 @@ from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records.types import Source
 from harness.suite.case_id import size_label
 from harness.suite.exported_commit import export, why_missing, with_suite
-from harness.suite.import_path import OWN, importing_from
+from harness.suite.import_path import forget, importing_from, searched_by
 from harness.suite.kernel import Kernel
 from harness.suite.problem import Problem
 from harness.suite.suite import Suite
@@ -89,7 +89,7 @@ def load_folder(folder: Path) -> Suite:
     module = importlib.util.module_from_spec(spec)
     try:
         # What a suite prints is no result of a command's.
-        OWN.pop(folder, None)
+        forget(folder)
         with importing_from(folder), contextlib.redirect_stdout(sys.stderr):
             # dataclasses and typing look a class's module up by its name.
             sys.modules[name] = module
@@ -103,7 +103,7 @@ def load_folder(folder: Path) -> Suite:
             said, log = f"is wrong: {error.message}", error.log
         raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
     # What suite.py added stays, for functions that import when they are called.
-    sys.path[:] = [entry for entry in OWN[folder][0] if entry != str(folder)]
+    sys.path[:] = [entry for entry in searched_by(folder) if entry != str(folder)]
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
         raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")

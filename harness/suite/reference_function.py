@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.errors import SuiteError
-from harness.suite.import_path import importing_from
-from harness.suite.layout import Layout, Parameter
-from harness.suite.python_functions import PythonCall
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from harness.suite.layout import Layout
 
 Framework = Literal["torch", "numpy", "cupy"]
 
@@ -59,6 +58,10 @@ class ReferenceFunction:
 
     def __call__(self, problem: _Problem, case: Any, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         """Return the outputs by name. Raises SuiteError for a function that cannot be called."""
+        from harness.suite.import_path import importing_from
+        from harness.suite.layout import Parameter
+        from harness.suite.python_functions import PythonCall
+
         arrays = (Parameter(name, "float64", problem.layout(name, case)) for name in inputs)
         numbers = {**case.scalars, **case.sizes}
         parameters = (*arrays, *(Parameter(name, "") for name in numbers))
