@@ -344,6 +344,11 @@ def test_a_new_argument_a_new_size_and_another_order_leave_names_as_they_are():
     assert set(first) <= set(second)
 
 
+def test_a_number_that_no_size_can_hold_is_in_a_name_only_where_nothing_else_tells():
+    [names] = spelt(calls(*({"flops": 4 * n**3, "n": n} for n in (1024, 2048))))
+    assert names == ["speed{'n': 1024}", "speed{'n': 2048}"]
+
+
 def test_calls_that_nothing_tells_apart_are_told_by_their_place():
     [names] = names_of([calls({"n": 1}, {"n": 1})])
     assert [(dict(each.sizes), each.unstable) for each in names] == [({}, False), ({"call": 2}, True)]
