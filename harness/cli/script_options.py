@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,10 +129,12 @@ def compare(
         bases, heads = executable_options.at_commits(
             config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
         )
-        for base, head in zip(bases, heads, strict=True):
+        names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
+        for base, head, name in zip(bases, heads, names, strict=True):
             if told := give_script(base, head, always=given["script_from"] == "head"):
                 observer.waiting(told)
-            results.append(ComparingScripts(base, head, settings, observer, is_wanted).run())
+            of_script = dataclasses.replace(settings, suite=name)
+            results.append(ComparingScripts(base, head, of_script, observer, is_wanted).run())
             if results[-1].interrupted:
                 break
     return results
@@ -155,6 +158,17 @@ def run(
             config, place, repository, {"head": commit}, scripts, given["build_command"], observer.stage
         )
         return [RunningScript(each, settings, observer).run() for each in executables]
+
+
+def _names_of(scripts: Sequence[str]) -> list[str | None]:
+    """Return a suite's name for each script: its whole command where two share a name, else None."""
+    from harness.records.imports.imported import identifier
+    from harness.run.executables.executable_build import name_of
+
+    names = [name_of(each) for each in scripts]
+    return [
+        identifier(each) if names.count(name) > 1 else None for each, name in zip(scripts, names, strict=True)
+    ]
 
 
 def _check(
