@@ -224,7 +224,10 @@ def test_loading_the_plugin_loads_nothing_but_pytest():
     others = {name for name in ours.split() if not name.startswith("harness.integrations")}
     spec = {
         f"harness.suite.{name}"
-        for name in ("case_id", "device_facts", "kernel", "layout", "problem", "suite", "tuning")
+        for name in (
+            *("case_id", "device_facts", "kernel", "layout", "problem", "reference_function", "suite"),
+            "tuning",
+        )
     }
     assert others <= {"harness.errors", "harness.numbers", "harness.suite", *spec}
 
@@ -297,6 +300,7 @@ def test_a_case_is_measured_and_saved_with_all_that_is_known(beds):
         "temperature_c": 50.0,
         "power_w": 100.0,
         "verified": True,
+        "outputs": "verified",
     }
     assert saved["machine_info"]["gpu"] == {
         "name": "null",
