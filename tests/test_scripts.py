@@ -303,6 +303,27 @@ def calls(*variables):
     return [Call(variables=(each,)) for each in variables]
 
 
+def test_tests_of_pytest_have_names_that_no_other_test_has():
+    params: list[dict[str, int | float | str]] = [
+        {},
+        {"text": "a/b"},
+        {"text": "a b"},
+        {"n": 64, "dtype": "f16"},
+        {"n": 64, "dtype": "f32"},
+    ]
+    made = [
+        Call(test=f"t.py::test_x[{number}]" if number else "t.py::test_x", params=each)
+        for number, each in enumerate(params)
+    ]
+    unnamed = Call(test="t.py::test_x[object0]"), Call(test="t.py::test_x[object1]")
+    [names] = names_of([[*made, *unnamed]])
+    assert len(set(names)) == len(names) == 7
+    assert [(each.kernel, dict(each.sizes)) for each in (names[0], names[3])] == [
+        ("t_test_x", {}),
+        ("t_test_x_dtype_f16", {"n": 64}),
+    ]
+
+
 def test_a_name_has_the_fewest_variables_that_tell_calls_apart():
     given = [{"n": n, "provider": p, "twice": 2 * n} for n in (1, 2) for p in ("a", "b")]
     [names] = spelt(calls(*given))
@@ -321,6 +342,11 @@ def test_a_new_argument_a_new_size_and_another_order_leave_names_as_they_are():
     head = calls({"n": 3, "eps": "1e-06"}, {"n": 2, "eps": "1e-06"}, {"n": 1, "eps": "1e-06"})
     first, second = spelt(base, head)
     assert set(first) <= set(second)
+
+
+def test_a_number_that_no_size_can_hold_is_in_a_name_only_where_nothing_else_tells():
+    [names] = spelt(calls(*({"flops": 4 * n**3, "n": n} for n in (1024, 2048))))
+    assert names == ["speed{'n': 1024}", "speed{'n': 2048}"]
 
 
 def test_calls_that_nothing_tells_apart_are_told_by_their_place():

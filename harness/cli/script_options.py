@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,15 +138,17 @@ def compare(
 
 
 def run(
-    config: Config, selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]
+    config: Config,
+    repository: Path,
+    selection: options.Selection,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
 ) -> list[RunResult]:
     """Measure scripts of one commit, or of the working tree, one after another."""
-    from harness.cli.compare_command import repository_of
     from harness.report.terminal.progress import CompareProgress
     from harness.run.scripts.run_script import RunningScript
 
     settings = settings_from(config, selection, given)
-    repository = repository_of(config)
     commit = git.resolve(repository, selection.commit) if selection.commit else None
     with CompareProgress() as observer, scratch_folder() as place:
         [executables] = executable_options.at_commits(

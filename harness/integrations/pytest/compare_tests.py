@@ -23,7 +23,7 @@ from harness.integrations.pytest.slot import OPTION, UNTIMED
 from harness.measure.protocol import SideName
 from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS, Untimed, read_untimed
 from harness.records.record_files import ComparisonResult
-from harness.records.types import Verdict
+from harness.records.types import Source, Verdict
 from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
 from harness.run.executables.executable_build import ONLY, Executable, put_files, source_at
 from harness.run.executables.side_code import SideFolders
@@ -37,8 +37,6 @@ from harness.system.files import scratch_folder
 
 _ALL = "all benchmarks"
 """The name of the one verdict where pytest ended without a file on both sides."""
-_SCRIPT = "script"
-"""The kernel of the verdict on a process that failed as a whole."""
 
 
 @dataclass(slots=True)
@@ -49,8 +47,6 @@ class TestComparison:
 
     option: Callable[[str], Any]
     place: TestPlace
-    base: str
-    """Full hash of the commit."""
     observer: CompareObserver
     tests: Mapping[str, Mapping[str, Any]]
     """Parameters of the session's benchmarks, by node id."""
@@ -73,7 +69,7 @@ class TestComparison:
         """Return the verdict of a test; None where neither side measured it."""
         found = self.result.verdicts if self.result else ()
         verdicts = {self.names[each.case]: each for each in found}
-        return verdicts.get(test) or verdicts.get(_ALL) or verdicts.get(_SCRIPT)
+        return verdicts.get(test) or verdicts.get(_ALL)
 
     @property
     def result(self) -> ComparisonResult | None:
@@ -99,7 +95,7 @@ class TestComparison:
             )
 
     def _in_turns(self, scratch: Path, settings: ScriptSettings) -> ComparisonResult:
-        base, head = self.place.sides(scratch, self.base, shlex.quote(str(scratch / "{side}.slot")))
+        base, head = self.place.sides(scratch, shlex.quote(str(scratch / "{side}.slot")))
         for side in SIDES:
             (scratch / f"{side}.slot").touch()
 
@@ -108,11 +104,15 @@ class TestComparison:
 
         result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
         named = {_case_of(test, params): test for test, params in self.tests.items()}
-        self.names = {each.case: named.get(each.case, each.kernel) for each in result.verdicts}
+        # A process that fails as a whole has a verdict of its own.
+        self.names = {
+            each.case: named.get(each.case, _ALL if each.kernel == "script" else each.kernel)
+            for each in result.verdicts
+        }
         return result
 
     def _by_processes(self, scratch: Path, settings: ExecutablesSettings) -> ComparisonResult:
-        comparing = ComparingExecutables(*self.place.sides(scratch, self.base, ONLY), settings, self.observer)
+        comparing = ComparingExecutables(*self.place.sides(scratch, ONLY), settings, self.observer)
         result = comparing.run(TESTS)
         self.names = {each.case: comparing.names.get(each.case, _ALL) for each in result.verdicts}
         return result
@@ -129,7 +129,7 @@ def _case_of(test: str, params: Mapping[str, Any]) -> str:
     return Case(FUNCTIONS, name.kernel, dict(name.sizes), "").id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestPlace:
     """Where a session of pytest runs, and with which words."""
 
@@ -141,30 +141,38 @@ class TestPlace:
     words: tuple[str, ...]
     """Words of the session's command line, with paths that hold on either side."""
 
-    def sides(self, scratch: Path, base: str, slot: str) -> tuple[Executable, Executable]:
+    commits: Mapping[SideName, str | None]
+    """Full hash of each side's commit; None is the working tree."""
+    sources: Mapping[SideName, Source]
+    """Each side as records have it, as it was before a record was written into the working tree."""
+
+    def sides(self, scratch: Path, slot: str) -> tuple[Executable, Executable]:
         """Return base and head with their files in the scratch folder. `slot` is the word behind OPTION, in
         which {side} stands for the side's name. Raises GitError, StoreError.
         """
-        return self._side("base", base, scratch, slot), self._side("head", None, scratch, slot)
+        return self._side("base", scratch, slot), self._side("head", scratch, slot)
 
-    def _side(self, side: SideName, commit: str | None, scratch: Path, slot: str) -> Executable:
+    def _side(self, side: SideName, scratch: Path, slot: str) -> Executable:
         files = scratch / side
-        put_files(self.repository, commit, files)
+        put_files(self.repository, self.commits[side], files)
         project = files / self.folder.relative_to(self.repository)
         project.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its tests
-        others = self.repository, *(scratch / other for other in ("base", "head") if other != side)
+        others = self.repository, *(scratch / other for other in SIDES if other != side)
         command = shlex.join([sys.executable, "-m", "pytest", *self.words])
         return Executable(
             side,
             f"{command} {OPTION}={slot.replace('{side}', side)}",
             project,
-            source_at(self.repository, commit, TESTS),
+            self.sources[side],
             folders=SideFolders(side, files, project, others),
         )
 
 
-def place_of(config: pytest.Config) -> TestPlace:
-    """Return where a session runs. Raises UsageError outside of a repository."""
+def place_of(config: pytest.Config, base: str) -> TestPlace:
+    """Return where a session runs that compares with `base`.
+
+    Raises UsageError outside of a repository, and for what is no commit of it.
+    """
     folder = config.invocation_params.dir.resolve()
     repository = git.repository_of(folder)
     if repository is None:
@@ -179,7 +187,14 @@ def place_of(config: pytest.Config) -> TestPlace:
             "has none: give --rootdir."
         )
     words = [_on_either_side(str(word), repository, folder) for word in config.invocation_params.args]
-    return TestPlace(repository, folder, (*words, f"--rootdir={os.path.relpath(root, folder)}"))
+    commits: dict[SideName, str | None] = {"base": git.resolve(repository, base), "head": None}
+    return TestPlace(
+        repository=repository,
+        folder=folder,
+        words=(*words, f"--rootdir={os.path.relpath(root, folder)}"),
+        commits=commits,
+        sources={side: source_at(repository, commit, TESTS) for side, commit in commits.items()},
+    )
 
 
 def _on_either_side(word: str, repository: Path, folder: Path) -> str:

@@ -62,6 +62,7 @@ class EventClock:
         return f"{self.name} on {self.device}, L2 cleared before each call"
 
     def time_s(self, call: Callable[[], object], launches: int) -> tuple[float, object]:
+        __tracebackhide__ = True
         spent_ms, result = 0.0, None
         for _ in range(launches):
             self.flush()
@@ -91,6 +92,7 @@ class HostClock:
         return f"the host's clock, {self.name}"
 
     def time_s(self, call: Callable[[], object], launches: int) -> tuple[float, object]:
+        __tracebackhide__ = True
         result: object = None
         if self.wait:
             self.wait(result)
@@ -258,6 +260,7 @@ class BenchmarkCall:
     @functools.cached_property
     def launches(self) -> int:
         """Calls of a round: more than one if the host times what is short and needs no setup."""
+        __tracebackhide__ = True
         if isinstance(self.clock, EventClock) or self.setup or self.teardown:
             return 1
         launches = 1
@@ -272,6 +275,7 @@ class BenchmarkCall:
         self, launches: int, max_time_s: float, fewest: int, most: float
     ) -> tuple[list[float], object]:
         """Return the times of rounds until the time limit, and the result of the last."""
+        __tracebackhide__ = True
         times_s: list[float] = []
         result: object = None
         until_s = time.perf_counter() + max_time_s

@@ -355,11 +355,9 @@ class GpuSession:
         """Prepare the comparisons of these tests."""
         from harness.errors import HarnessError
         from harness.integrations.pytest.compare_tests import TestComparison, place_of
-        from harness.system import git
 
         try:
-            place = place_of(self.config)
-            base = git.resolve(place.repository, self.option("perf_base"))
+            place = place_of(self.config, self.option("perf_base"))
         except HarnessError as error:
             raise pytest.UsageError(error.message) from None
         for recorded in (True, False):
@@ -368,7 +366,6 @@ class GpuSession:
                 compared = TestComparison(
                     option=self.option,
                     place=place,
-                    base=base,
                     observer=_PytestProgress(self.config),
                     tests={item.nodeid: getattr(_callspec(item), "params", {}) for item in of_kind},
                     recorded=recorded,

@@ -213,10 +213,11 @@ def identifier(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9]+", "_", spelt).strip("_")
     if not name or name[0].isdigit():
         name = f"_{name}"
-    return name if len(name) <= _LONGEST_NAME else _with_digest(name, text)
+    return name if len(name) <= _LONGEST_NAME else with_digest(name, text)
 
 
-def _with_digest(name: str, of: str) -> str:
+def with_digest(name: str, of: str) -> str:
+    """Return a name that ends in a digest of a text, so that names of other texts differ."""
     digest = hashlib.sha256(of.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
 
@@ -246,7 +247,7 @@ def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
         apart.append(case)
     counts = Counter(case.id for case in apart)
     return [
-        replace(case, kernel=_with_digest(case.kernel, case.name)) if counts[case.id] > 1 else case
+        replace(case, kernel=with_digest(case.kernel, case.name)) if counts[case.id] > 1 else case
         for case in apart
     ]
 
@@ -305,4 +306,4 @@ def wrong_time(times_ns: Iterable[float]) -> str:
     if not times:
         return "The file has no time of it."
     wrong = next((each for each in times if not _SHORTEST_NS <= each <= _LONGEST_NS), None)
-    return "" if wrong is None else f"A time of {wrong:g} ns, which nothing takes."
+    return "" if wrong is None else f"A time of {wrong:g} ns, which nothing takes: look at its unit."

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.records.imports.imported import placed
+from harness.records.imports.imported import placed, with_digest
 from harness.records.imports.pytest_benchmark_files import case_of_test
+from harness.suite.case_id import MAX_AXIS
 
 Value = int | str
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
+"""A word that no other word is spelt like in a name."""
 _PLACE = "call"
 """Axis of the place among calls that nothing else tells apart."""
 
@@ -72,8 +76,14 @@ def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
 
 
 def name_of_test(test: str, params: Mapping[str, int | float | str]) -> CallName:
-    """Return the name of a test's call, by the test's id in pytest and its parameters."""
+    """Return the name of a test's call, by the test's id in pytest and its parameters.
+
+    It ends in a digest where a name without other signs than letters and digits could be another test's.
+    """
     kernel, sizes = case_of_test(test, params)
+    words = [each for each in params.values() if isinstance(each, str)]
+    if not all(map(_PLAIN_WORD.fullmatch, words)) or (test.endswith("]") and not params):
+        kernel = with_digest(kernel, test)
     return CallName(kernel, tuple(sizes.items()))
 
 
@@ -107,11 +117,13 @@ def _values(call: CallFacts) -> dict[str, Value]:
 
 def _order(calls: Sequence[CallFacts]) -> list[str]:
     """Return the variables' names, the surest first."""
-    ranks: dict[str, int] = {}
+    ranks: dict[str, float] = {}
     for call in calls:
         for rank, group in enumerate(call.variables):
-            for name in group:
-                ranks[name] = min(rank, ranks.get(name, rank))
+            for name, value in group.items():
+                # What no size can hold, such as a count of operations, follows from other variables.
+                is_large = isinstance(value, int) and value > MAX_AXIS
+                ranks[name] = max(rank + is_large / 2, ranks.get(name, 0))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from harness.device.lock import held
 from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
-from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
+from harness.errors import HarnessError, MeasureError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
 from harness.judgement.identities import without_time
@@ -26,7 +26,7 @@ from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
-from harness.run.device_session import begun, find_device, identified
+from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, name_of
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
@@ -104,12 +104,7 @@ def script_device(spec: str | None) -> DeviceInfo:
 
     Raises UsageError, DeviceError.
     """
-    if spec:
-        return find_device(spec)
-    try:
-        return find_device("cuda:0")
-    except (DeviceError, UsageError):
-        return find_device("cpu:0")
+    return find_device(spec) if spec else program_device()
 
 
 def nothing_recorded(command: str) -> NothingRecordedError:
