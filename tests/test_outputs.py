@@ -7,8 +7,9 @@ import pytest
 
 from harness.records.types import Outputs, Verdict
 from harness.report.document.check import problems
+from harness.report.pull_request.comment_markdown import comment
 from harness.report.words.of_verdict import held_to, outputs_counted, sentence
-from tests.review_samples import BASE, HEAD, OUTPUTS, card, case, review
+from tests.review_samples import BASE, HEAD, LINKS, OUTPUTS, card, case, review
 
 
 def test_a_record_from_before_this_field_loads_without_it():
@@ -39,3 +40,17 @@ def test_a_report_that_passes_outputs_beyond_the_tolerance_is_refused():
     )
     assert not problems(passed, bases=[BASE], head=HEAD)
     assert any("1.5 times the tolerance" in told for told in problems(failed, bases=[BASE], head=HEAD))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "executables", "told"),
+    [
+        (OUTPUTS["verified"], False, "is new, and right"),
+        (OUTPUTS["not-compared"], False, "is new"),
+        (None, True, "is new"),
+    ],
+)
+def test_a_new_case_is_right_where_a_reference_says_so(outputs, executables, told):
+    new = case("naive", 1024, "new", outputs=outputs)
+    text = comment(review(card(case("other"), new, executables=executables)), LINKS)
+    assert f"<b>1 {told}</b>" in text

@@ -541,7 +541,8 @@ class Verdict:
     side: Literal["base", "head", ""] = ""
     """The commit at which a failed case failed; empty where nobody can tell."""
     outputs: Outputs | None = None
-    """Results that head's outputs were held to; None in older records, and where nothing ran."""
+    """Results that head's outputs were held to; None in older records, where nothing ran, and of programs and
+    files, whose outputs nobody sees."""
     time: Effect | None = None
     cycles: Effect | None = None
     energy: Effect | None = None

@@ -170,8 +170,11 @@ class View:
 
     @cached_property
     def new(self) -> str:
-        """The word for new cases: right where a reference has verified all of them."""
-        is_right = {held_to(found.case) for found in self.groups.new} <= {"", "verified"}
+        """The word for new cases: right where a reference verified all of them, as in reports of old."""
+        is_right = all(
+            held_to(found.case) in ("", "verified") and not found.card.executables
+            for found in self.groups.new
+        )
         return "new, and right" if is_right else "new"
 
     @cached_property

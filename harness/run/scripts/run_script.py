@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from harness.judgement.statistics.paired import trimmed_mean
 from harness.records.imports.imported import identifier
 from harness.records.record_files import Journal, RecordWriter, RunResult
-from harness.records.types import Measurement, Row, Run
+from harness.records.types import Measurement, Outputs, Row, Run
 from harness.run.device_session import begun, identified
 from harness.run.executables.executable_build import Executable, name_of
 from harness.run.importing import HEADLINE
@@ -113,10 +113,13 @@ class RunningScript:
             dtype="",
             status="measured",
             message=NOT_COMPARED,
+            outputs=Outputs(held_to="nothing", reason="not-compared"),
         )
         if measured.problem is not None:
             problem = measured.problem
-            return dataclasses.replace(row, status="failed", reason=problem.reason, message=problem.message)
+            return dataclasses.replace(
+                row, status="failed", reason=problem.reason, message=problem.message, outputs=None
+            )
         slots, call = measured.slots, measured.call
         seen = telemetry_of(sampler, slots[0].started_ns, slots[-1].ended_ns, own_pids=[pid])
         measurement = Measurement(
