@@ -19,6 +19,7 @@ import pytest
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
 from harness.integrations.pytest.function_timing import plain
+from harness.integrations.pytest.report import sentence
 from harness.integrations.pytest.slot import OPTION, UNTIMED
 from harness.measure.protocol import SideName
 from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS, Untimed, read_untimed
@@ -76,9 +77,10 @@ class TestComparison:
         return self.outcome if isinstance(self.outcome, ComparisonResult) else None
 
     @property
-    def broken(self) -> bool:
-        """True if the comparison could not be carried out."""
-        return isinstance(self.outcome, HarnessError)
+    def problem(self) -> str:
+        """The reason why the comparison could not be carried out; empty where it was."""
+        error = self.outcome
+        return sentence(error.reason, error.message, error.log) if isinstance(error, HarnessError) else ""
 
     def _compare(self) -> ComparisonResult:
         config = load_config(self.place.folder)

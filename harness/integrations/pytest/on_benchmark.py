@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from harness.integrations.pytest.fixture import GpuBenchmark
     from harness.integrations.pytest.session import CaseRunner, CaseSide
     from harness.records.types import Verdict
+    from harness.run.pair_session import CompareObserver
 
 
 class SharedSession(Protocol):
-    """The parts of the plugin's session that this module uses."""
+    """The parts of the plugin's session that its other modules use."""
 
     NO_XDIST: str
     config: pytest.Config
@@ -31,6 +32,10 @@ class SharedSession(Protocol):
 
     @property
     def in_worker(self) -> bool: ...
+    @property
+    def measures(self) -> bool: ...
+    @property
+    def progress(self) -> CompareObserver: ...
     @property
     def runner(self) -> CaseRunner: ...
     def option(self, name: str) -> Any: ...

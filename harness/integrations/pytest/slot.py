@@ -105,6 +105,12 @@ def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
     return False
 
 
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """Return a test's parameters by name."""
+    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return found
+
+
 class SlotSession:
     """Hooks of such a process."""
 
@@ -122,7 +128,7 @@ class SlotSession:
         chosen, others = [], []
         for item in items:
             if self._is_asked_for(config, item):
-                self._params[item.nodeid] = getattr(getattr(item, "callspec", None), "params", {})
+                self._params[item.nodeid] = params_of(item)
                 if not self._wanted or item.nodeid in self._wanted:
                     chosen.append(item)
                     continue
