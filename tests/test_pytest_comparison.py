@@ -227,6 +227,22 @@ def test_functions_of_gpu_benchmark_take_turns_and_their_outputs_are_held_to_bas
     assert "failed test_ops.py::test_broken (not-measured): There is no time of it at head." in told(done)
 
 
+def test_outputs_that_differ_are_noted_if_asked(comparison):
+    test = (
+        "import numpy as np\nimport ops\n\n"
+        "def test_scale(gpu_benchmark):\n    gpu_benchmark(ops.scale, np.ones(8))\n"
+    )
+    comparison.commits(
+        {"ops.py": SCALE.format(works=True, factor=2), "test_ops.py": test},
+        {"ops.py": SCALE.format(works=True, factor=3)},
+    )
+    done = comparison.run("--perf-outputs=note", "--benchmark-max-time=0.01")
+    done.assert_outcomes(passed=1)
+    [(status, _)] = comparison.verdicts_of("gpu_benchmark").values()
+    assert status != "failed"
+    assert "Outputs differ from base's" in told(done)
+
+
 def test_a_side_that_imports_the_working_tree_s_code_has_no_verdict(comparison):
     load = LOAD.format(path=str(comparison.bed.root / "mine.py"))
     test = f"{load}\ndef test_loaded(benchmark):\n    load()\n    benchmark(sum, (1, 2))\n"

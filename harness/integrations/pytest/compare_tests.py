@@ -91,7 +91,10 @@ class TestComparison:
         }
         with scratch_folder() as scratch:
             if self.recorded:
-                return self._in_turns(scratch, ScriptSettings(suite=FUNCTIONS, **settings))
+                notes = self.option("perf_outputs") == "note"
+                return self._in_turns(
+                    scratch, ScriptSettings(suite=FUNCTIONS, only_note_outputs=notes, **settings)
+                )
             return self._by_processes(
                 scratch, ExecutablesSettings(format="pytest-benchmark", suite=TESTS, **settings)
             )

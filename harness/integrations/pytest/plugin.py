@@ -59,6 +59,11 @@ _OPTIONS = {
         "Verdicts that fail the gate; repeatable. Default: all but improvement and new.",
         **_REPEATABLE,
     ),
+    "--perf-outputs": _value(
+        "check|note",
+        "What becomes of a function whose outputs differ from base's: it fails, or that is noted.",
+        choices=("check", "note"),
+    ),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
     slot.OPTION: {"help": argparse.SUPPRESS},

@@ -28,6 +28,7 @@ _OPTIONS: Mapping[str, Any] = {
     "perf_base": None,
     "perf_gate": False,
     "perf_fail_on": [],
+    "perf_outputs": None,
     "benchmark_save": None,
     "benchmark_autosave": None,
     "benchmark_save_data": False,
