@@ -227,6 +227,16 @@ def test_functions_of_gpu_benchmark_take_turns_and_their_outputs_are_held_to_bas
     assert "failed test_ops.py::test_broken (not-measured): There is no time of it at head." in told(done)
 
 
+def test_a_time_limit_of_tests_does_not_hold_where_a_side_waits_for_the_other(bed):  # noqa: F811
+    bed.tests(
+        "import pytest, time\n\n@pytest.mark.timeout(0.1)\n"
+        "def test_slow(benchmark):\n    benchmark.pedantic(time.sleep, (0.3,), rounds=1)\n"
+    )
+    (bed.root / "all.slot").touch()
+    done = bed.run(f"--perf-slot={bed.root / 'all.slot'}", "--timeout=0.1", device=None)
+    done.assert_outcomes(passed=1)
+
+
 def test_outputs_that_differ_are_noted_if_asked(comparison):
     test = (
         "import numpy as np\nimport ops\n\n"

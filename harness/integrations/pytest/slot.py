@@ -39,8 +39,12 @@ _OPTIONS: Mapping[str, Any] = {
     "xmlpath": None,
     "maxfail": 0,
     "usepdb": False,
+    "randomly_seed": 1,
+    "randomly_reorganize": False,
 }
-"""Options of the user's session that do not hold here: they compare, stop early, or write files."""
+"""Options of the user's session that do not hold here: they compare, stop early, write files, or have each
+process draw other numbers in another order, as pytest-randomly does.
+"""
 
 _MACHINE = ("node", "system", "release", "machine", "python_implementation", "python_version")
 """Facts of the machine, as both `platform` and pytest-benchmark call them."""
@@ -138,6 +142,10 @@ class SlotSession:
             others.append(item)
         items[:] = chosen
         config.hook.pytest_deselected(items=others)
+        if config.pluginmanager.hasplugin("timeout"):
+            for item in chosen:
+                # A call waits until the other side has measured; the comparison has a time limit of its own.
+                item.add_marker(pytest.mark.timeout(0), append=False)
 
     def _is_asked_for(self, config: pytest.Config, item: pytest.Item) -> bool:
         return (
