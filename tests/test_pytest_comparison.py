@@ -120,6 +120,12 @@ def test_without_the_gate_a_regression_is_told_and_fails_nothing(comparison):
     assert "regression test_ops.py::test_sum[64]" in told(done)
 
 
+def test_what_the_budget_leaves_open_is_inconclusive(comparison):
+    comparison.measuring(saved(n64=1.0), saved(n64=1.5))
+    comparison.run("--perf-budget=0.001")
+    assert comparison.verdicts == {"test_ops_test_sum[n=64]": ("inconclusive", "budget-spent")}
+
+
 def test_a_benchmark_that_only_base_has_fails_the_gate_though_no_test_does(comparison):
     comparison.measuring(saved(n64=1.0, n128=1.0), saved(n64=1.0))
     done = comparison.run("--perf-gate", "-k", "64 or plain")
@@ -275,6 +281,7 @@ def test_a_commit_without_the_tests_makes_all_of_them_new(comparison):
     ("words", "sentence"),
     [
         (["--perf-base=nothing"], "nothing"),
+        (["--perf-budget=0"], "--perf-budget 0: expected a number of seconds above 0."),
         (["--rootdir=/"], "pytest's root folder / is outside of the repository"),
         (["--benchmark-disable"], "--perf-base compares times, and --benchmark-disable takes none"),
     ],

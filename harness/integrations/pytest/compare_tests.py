@@ -88,6 +88,7 @@ class TestComparison:
             "device": self.option("perf_device") or config.device,
             "busy": "fail" if self.option("perf_no_wait") else "wait",
             "results": config.results_folder,
+            "budget_s": self.option("perf_budget"),
         }
         with scratch_folder() as scratch:
             if self.recorded:

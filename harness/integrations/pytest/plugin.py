@@ -64,6 +64,11 @@ _OPTIONS = {
         "What becomes of a function whose outputs differ from base's: it fails, or that is noted.",
         choices=("check", "note"),
     ),
+    "--perf-budget": _value(
+        "SECONDS",
+        "Time after which no process of a comparison of functions is begun; what is open is inconclusive.",
+        type=float,
+    ),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
     slot.OPTION: {"help": argparse.SUPPRESS},
@@ -105,6 +110,8 @@ def _check_options(config: pytest.Config) -> None:
     disabled = config.getoption("benchmark_disable", None) and not config.getoption("benchmark_enable", None)
     if base is not None and disabled:
         raise pytest.UsageError("--perf-base compares times, and --benchmark-disable takes none: drop one.")
+    if (budget_s := config.getoption("perf_budget")) is not None and not budget_s > 0:
+        raise pytest.UsageError(f"--perf-budget {budget_s:g}: expected a number of seconds above 0.")
     distributed = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
     given = [name for name in _OPTIONS if config.getoption(name)]
     if distributed and given:
