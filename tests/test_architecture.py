@@ -153,10 +153,25 @@ def imports_of(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module} has a relative import"
-            full = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else str(node.module) for name in full}
+            place = node.module
+            if module.startswith(f"{COPIED}."):
+                assert not str(place).startswith("harness"), f"{module} is copied to where no harness is"
+                place = ".".join(filter(None, (COPIED, place))) if node.level else place
+            else:
+                assert node.level == 0, f"{module} has a relative import"
+            full = {f"{place}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(place) for name in full}
     return found
+
+
+COPIED = "harness.run.scripts.recorder"
+"""The package that is copied into an author's Python."""
+
+
+def test_what_is_copied_into_an_authors_python_imports_the_standard_library_alone():
+    copied = [module for module in MODULES if module.startswith(f"{COPIED}.")]
+    top = {name.split(".")[0] for module in copied for name in imports_of(module) if COPIED not in name}
+    assert top - set(sys.stdlib_module_names) == {"numpy", "pandas"}, "frameworks that the script has loaded"
 
 
 def part_of(module: str) -> str:

@@ -17,8 +17,7 @@ from harness.device.backends import null, open_device
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch, Resources
-from harness.suite.kernel import Parameter
-from harness.suite.layout import Layout
+from harness.suite.layout import Layout, Parameter
 from harness.suite.sources import Program, program
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
 

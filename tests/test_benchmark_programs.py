@@ -18,7 +18,7 @@ from harness.errors import ExitCode, StoreError
 from harness.records.imports.imported_files import read_imported
 from harness.records.imports.pytest_benchmark_files import case_of_test
 from harness.records.types import Source
-from harness.run.executables.executable_build import Executable, run_once
+from harness.run.executables.executable_build import Executable, format_of, run_once
 from tests.benchmark_json import pytest_content, pytest_entry
 from tests.support import ROOT, caller, commit, make_repository, write_files
 from tests.test_docs import FENCE
@@ -286,6 +286,23 @@ def test_the_documented_writer_of_cpp_works(tmp_path):
     write_files(tmp_path, {"main.cc": f"#include <cstdlib>\n#include <fstream>\n{writer}{main}"})
     subprocess.run(["c++", "main.cc", "-o", "main"], cwd=tmp_path, check=True)
     assert written_by(tmp_path, "./main") == {"sort": 2}
+
+
+@pytest.mark.parametrize(
+    ("command", "format_"),
+    [
+        ("pytest bench/", "pytest-benchmark"),
+        ("FAST=1 .venv/bin/python -m pytest bench.py", "pytest-benchmark"),
+        ("python bench.py", "google-benchmark"),
+        ("cd . && python bench.py {out}", None),
+        ("python bench.py --jsonbin {out}", "nvbench"),
+        ("python nothing.py", None),
+        ("true", None),
+    ],
+)
+def test_a_command_tells_its_format(tmp_path, command, format_):
+    write_files(tmp_path, {"bench.py": "import google_benchmark\n"})
+    assert format_of(Executable("head", command, tmp_path, Source(suite="", path=""))) == format_
 
 
 def test_a_script_is_not_run_to_find_out_what_it_writes(compare, tmp_path):

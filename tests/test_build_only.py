@@ -13,8 +13,8 @@ from harness.device.static.architecture_builds import check_parameters, usage
 from harness.errors import BuildError, ExitCode
 from harness.measure.injection import planted
 from harness.run.builds import build_only
-from harness.suite.kernel import Kernel, Parameter
-from harness.suite.layout import Layout
+from harness.suite.kernel import Kernel
+from harness.suite.layout import Layout, Parameter
 from harness.suite.loader import load
 from harness.suite.problem import Axis, Output, Problem
 from harness.suite.sources import Program, program

@@ -17,6 +17,8 @@ from tests.sampling import JSON, PLAIN, given, replaced, st
 SCORE = '{ track_score = "higher" }'
 EVERY = """
 suites = ["a", "b/*"]
+scripts = ["python bench.py"]
+timers = ["bench:timeit"]
 device = "opencl:0"
 l2 = "hot"
 timeout_s = 7
@@ -46,6 +48,8 @@ def test_every_setting_can_be_set(folder):
     assert load_config(folder) == Config(
         root=folder,
         suites=("a", "b/*"),
+        scripts=("python bench.py",),
+        timers=("bench:timeit",),
         device="opencl:0",
         l2="hot",
         timeout_s=7.0,
@@ -173,7 +177,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         load_config(folder)
     assert raised.value.message == (
         f"{folder / name}, key {key!r}: no such setting. "
-        "Known settings: device, directions, l2, results, static, suites, timeout_s."
+        "Known settings: device, directions, l2, results, scripts, static, suites, timeout_s, timers."
     )
     assert raised.value.exit_code == ExitCode.USAGE
 

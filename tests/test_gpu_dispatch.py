@@ -14,8 +14,7 @@ from harness.errors import DeviceError, LaunchError
 from harness.measure import protocol
 from harness.measure.timing import MeasureSettings
 from harness.records.types import Launch
-from harness.suite.kernel import Parameter
-from harness.suite.layout import Layout
+from harness.suite.layout import Layout, Parameter
 from harness.suite.loader import load_folder
 from harness.suite.sources import Program
 from tests.pairs import opened_worker

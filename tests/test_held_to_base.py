@@ -193,6 +193,32 @@ def test_what_only_ran_is_not_called_verified(project):
     assert (done.status, row["status"], row["outputs"]["held_to"]) == (0, "ran", "nothing")
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("pass", "Every element of y is NaN after a launch"),
+        ("y[...] = x", ""),
+    ],
+)
+def test_a_kernel_that_leaves_an_output_unwritten_is_not_timed(project, body, why):
+    commit(project.root, on_host(body), 1)
+    done = project.call("check", "--device", "cpu:0", "--json", cwd=project.root)
+    ((row,),) = ([line["row"] for line in result["rows"]] for result in done.json)
+    assert (row["status"], row["reason"]) == (("failed", "wrong-result") if why else ("ran", ""))
+    assert why in row["message"]
+
+
+def test_a_kernel_that_changes_nothing_is_no_yardstick(project):
+    """Guessed scalars may leave it without work: then any head would be as right."""
+    suite = HOST_SUITE.replace('    y = Output("n")\n', "")
+    files = on_host("pass", suite)
+    idle = {name: text.replace("x, z, y", "x, z").replace("z += x", "z *= 1") for name, text in files.items()}
+    works = {name: text.replace("z *= 1", "z += x") for name, text in idle.items()}
+    found = project.compare(idle, works, *ON_CPU)["work"]
+    assert (found["status"], found["reason"], found["side"]) == ("failed", "wrong-result", "base")
+    assert "A launch changes no array" in found["message"]
+
+
 def test_a_damaged_array_fails_without_a_base_too(project):
     commit(project.root, tree(BY_BASE, first=source("first", MS, "#define NULL_DEVICE_FAULT overrun")), 1)
     done = project.call("check", "--device", "null", "--json", "toy.first", cwd=project.root)

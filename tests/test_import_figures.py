@@ -171,6 +171,7 @@ def test_lines_are_imported_by_the_card_that_they_name(call, project):
     assert {card for card, _ in series_of(project)} == {"lines-nvidia-a-gpu", "lines-nvidia-b-gpu"}
 
 
+TWO = data_js({each: [("a" * 40, "pytest", [bench(unit="iter/sec")])] for each in ("A", "B")})
 UNIT = [bench(unit="points")]
 LOWER, HIGHER = ("--better", "lower"), ("--better", "higher")
 SUITE, MACHINE = ("--suite", "a"), ("--machine", "a")
@@ -196,6 +197,13 @@ REFUSED = [
     ("github-action-benchmark", [bench(name=3)], (*HERE, *LOWER), ExitCode.NOT_MEASURED, "Expected `str`"),
     ("github-action-benchmark", data_js({"S": []}), HERE, ExitCode.NOT_MEASURED, "holds no benchmark"),
     ("github-action-benchmark", "window.BENCHMARK_DATA = {", HERE, ExitCode.NOT_MEASURED, "is damaged"),
+    (
+        "github-action-benchmark",
+        TWO,
+        HERE,
+        ExitCode.USAGE,
+        "has 2 suites, and their results cannot",
+    ),
     ("github-action-benchmark", "", HERE, ExitCode.NOT_MEASURED, "is empty"),
     ("bencher", {"a": {"size": {"value": 1}}}, HERE, ExitCode.NOT_MEASURED, "measure size is left out"),
     ("bencher", [bench()], HERE, ExitCode.NOT_MEASURED, "'harness import github-action-benchmark' reads it"),

@@ -156,6 +156,15 @@ def test_tests_with_pytest_benchmark_are_one_command_a_folder(theirs):
     assert option(benchmarks["test_c.py"], "--with-command") == "pytest test_c.py --benchmark-json={out}"
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_pytest_is_told_of_functions_of_other_names_unless_the_project_does(theirs, configured):
+    settings = {"pytest.ini": "[pytest]\npython_functions = bench_*\n"} if configured else {}
+    top = theirs({"bench/bench_a.py": PYTEST.replace("test_", "bench_"), **settings})
+    words = shlex.split(option(found(top)["bench/bench_a.py"], "--with-command"))
+    told = [] if configured else ["-o", "python_functions=test bench"]
+    assert words == ["pytest", *told, "bench/bench_a.py", "--benchmark-json={out}"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -183,6 +192,19 @@ def test_benchmarks_come_before_kernels_and_are_in_json(theirs, call):
     plain, as_json = call("init", "--dry-run"), call("init", "--dry-run", "--json")
     assert plain.out.index("bench.py") < plain.out.index("a.cl")
     assert [each["path"] for each in as_json.json["benchmarks"]] == ["bench.py"]
+
+
+def test_of_dozens_of_suites_json_lists_all_and_none_is_written_unasked(theirs, call):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ g(x, y); }}\n"
+    files = {f"{name}.cu": kernel.format(name) for name in (f"one_{letter}x" for letter in "abcdefghijklmno")}
+    top = theirs(files)
+    assert "of none could it be told what is computed" in call("init", "--yes").failed_with(2)
+    assert len(call("init", "--dry-run", "--json").json["suites"]) == 15
+    (top / "bench.py").write_text(DO_BENCH)
+    done = call("init", "--yes")
+    assert done.status == 0
+    assert "--only NAME writes others" in done.err
+    assert not (top / "perf").exists()
 
 
 def test_an_opencl_kernel_becomes_a_suite_of_its_file(theirs, call):

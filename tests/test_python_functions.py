@@ -25,8 +25,7 @@ from harness.measure.quads import PairSettings
 from harness.measure.timing import MeasureSettings
 from harness.measure.worker import Worker
 from harness.records.types import Launch
-from harness.suite.kernel import Parameter
-from harness.suite.layout import Layout, numpy_dtype
+from harness.suite.layout import Layout, Parameter, numpy_dtype
 from harness.suite.python_functions import PythonCall
 from harness.system.files import try_lock
 from tests.pairs import Built, Pair, opened_worker

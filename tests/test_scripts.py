@@ -277,6 +277,15 @@ def test_calls_before_a_failure_are_judged(compare):
     assert "no such path" in said["relu[]"]["message"]
 
 
+def test_two_scripts_of_one_name_have_names_of_their_own(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, {**files(), "a/bench.py": SCRIPT, "b/bench.py": SCRIPT}, 1)
+    given = [word for folder in "ab" for word in ("--script", f"PYTHONPATH=. python {folder}/bench.py")]
+    done = harness("compare", "HEAD", *given, "--budget", "0.01", "--json", cwd=repository)
+    suites = {each["comparison"]["head"]["suite"] for each in done.json}
+    assert suites == {"PYTHONPATH_python_a_bench_py", "PYTHONPATH_python_b_bench_py"}
+
+
 def test_options_of_scripts_need_a_script(harness, tmp_path):
     commit(make_repository(tmp_path / "p"), files(), 1)
     done = harness("compare", "HEAD", "--timer", "timeit", cwd=tmp_path / "p")
@@ -342,6 +351,11 @@ def test_a_new_argument_a_new_size_and_another_order_leave_names_as_they_are():
     head = calls({"n": 3, "eps": "1e-06"}, {"n": 2, "eps": "1e-06"}, {"n": 1, "eps": "1e-06"})
     first, second = spelt(base, head)
     assert set(first) <= set(second)
+
+
+def test_a_number_that_no_size_can_hold_is_in_a_name_only_where_nothing_else_tells():
+    [names] = spelt(calls(*({"flops": 4 * n**3, "n": n} for n in (1024, 2048))))
+    assert names == ["speed{'n': 1024}", "speed{'n': 2048}"]
 
 
 def test_calls_that_nothing_tells_apart_are_told_by_their_place():

@@ -68,7 +68,7 @@ def command(
     elif not files:
         raise UsageError(f"'harness import {harness}' needs at least one FILE that {harness} wrote.")
     else:
-        read = _read(harness, files, commit, better)
+        read = _read(harness, files, commit, suite, better)
         _import_files(read, commit, suite, machine, results, as_json=as_json)
 
 
@@ -93,7 +93,7 @@ def _import_asv(results: Path | None, *, as_json: bool) -> None:
 
 
 def _read(
-    harness: Format, paths: Sequence[Path], commit: str | None, better: Better | None
+    harness: Format, paths: Sequence[Path], commit: str | None, suite: str | None, better: Better | None
 ) -> list[ImportedFile]:
     """Read all files, before anything is written."""
     from harness.records.imports.imported_files import read_for_import
@@ -103,6 +103,10 @@ def _read(
         found = read_for_import(path, harness, better)
         if commit and len(found) > 1:
             raise UsageError(f"{path} names the commits of its {len(found)} results: leave out --commit.")
+        if suite and len(names := {file.executable for file in found}) > 1:
+            raise UsageError(
+                f"{path} has {len(names)} suites, and their results cannot all be {suite}: leave out --suite."
+            )
         read += found
     return read
 
@@ -163,8 +167,8 @@ def _of_known_commits(repository: Path, read: Sequence[ImportedFile]) -> list[Im
         for file in read
         if often[file.path] == 1 or (file.commit and git.is_commit(repository, file.commit))
     ]
-    if lacking := len(read) - len(known):
-        words = f"Results of {counted(lacking, 'commit')} are left out: {repository} does not have them."
+    if lacking := {file.commit for file in read} - {file.commit for file in known}:
+        words = f"Results of {counted(len(lacking), 'commit')} are left out: {repository} does not have them."
         hint = (
             "Fetch the whole history with 'git fetch --unshallow', or import in the repository that has it."
         )

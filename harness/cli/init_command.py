@@ -87,7 +87,7 @@ def command(
         return ExitCode.FINE if proposed or has_benchmarks else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
-    if not only:
+    if not only and not (as_json and dry_run):  # which lists all of them
         chosen = _few(chosen, has_benchmarks=has_benchmarks)
     if not chosen:
         return ExitCode.FINE

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from harness.cli import executable_options, options, script_options
+from harness.cli.compare_command import repository_of
 from harness.config import load_config
 from harness.measure.timing import MeasureSettings
 
@@ -39,7 +40,8 @@ def command(selection: options.Selection, l2: str | None, max_time: float | None
 
     config = load_config()
     if scripts := script_options.scripts_in(config, given):
-        return show(script_options.run(config, selection, scripts, given), selection, timed=True)
+        finished = script_options.run(config, repository_of(config), selection, scripts, given)
+        return show(finished, selection, timed=True)
     given = {name: each for name, each in given.items() if name not in _OF_SCRIPTS}
     measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
     return execute(selection, "run", measure, **given)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -127,31 +129,46 @@ def compare(
         bases, heads = executable_options.at_commits(
             config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
         )
-        for base, head in zip(bases, heads, strict=True):
+        names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
+        for base, head, name in zip(bases, heads, names, strict=True):
             if told := give_script(base, head, always=given["script_from"] == "head"):
                 observer.waiting(told)
-            results.append(ComparingScripts(base, head, settings, observer, is_wanted).run())
+            of_script = dataclasses.replace(settings, suite=name)
+            results.append(ComparingScripts(base, head, of_script, observer, is_wanted).run())
             if results[-1].interrupted:
                 break
     return results
 
 
 def run(
-    config: Config, selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]
+    config: Config,
+    repository: Path,
+    selection: options.Selection,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
 ) -> list[RunResult]:
     """Measure scripts of one commit, or of the working tree, one after another."""
-    from harness.cli.compare_command import repository_of
     from harness.report.terminal.progress import CompareProgress
     from harness.run.scripts.run_script import RunningScript
 
     settings = settings_from(config, selection, given)
-    repository = repository_of(config)
     commit = git.resolve(repository, selection.commit) if selection.commit else None
     with CompareProgress() as observer, scratch_folder() as place:
         [executables] = executable_options.at_commits(
             config, place, repository, {"head": commit}, scripts, given["build_command"], observer.stage
         )
         return [RunningScript(each, settings, observer).run() for each in executables]
+
+
+def _names_of(scripts: Sequence[str]) -> list[str | None]:
+    """Return a suite's name for each script: its whole command where two share a name, else None."""
+    from harness.records.imports.imported import identifier
+    from harness.run.executables.executable_build import name_of
+
+    names = [name_of(each) for each in scripts]
+    return [
+        identifier(each) if names.count(name) > 1 else None for each, name in zip(scripts, names, strict=True)
+    ]
 
 
 def _check(

@@ -22,8 +22,7 @@ import numpy as np
 from harness.device.backends.base import Argument, as_python
 from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
 from harness.records.types import CompiledKernel, Resources
-from harness.suite.kernel import Parameter
-from harness.suite.layout import Layout, Order, numpy_dtype
+from harness.suite.layout import Layout, Order, Parameter, numpy_dtype
 from harness.suite.python_functions import PythonCall
 from harness.system.cache import cache_dir
 

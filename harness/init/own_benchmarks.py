@@ -41,6 +41,7 @@ _FUNCTION = re.compile(r"_?(?:fn?|func(?:tion)?|call(?:able|back)?|op|run|kernel
 """Names of parameters that are functions."""
 _CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "elapsed_time"}
 _FIXTURES = {"benchmark", "gpubenchmark"}
+_PYTEST_SETTINGS = {"pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"}
 _TEST_FILE = re.compile(r"(?:test_|bench).*\.py|.*_test\.py")
 _MARKS = re.compile(rb"(?i)bench|time|profile|perf_")
 _RANKS = re.compile(rb"init_process_group|nvshmem|mpi4py")
@@ -65,22 +66,28 @@ class OwnBenchmark:
 def own_benchmarks(repository: Repository) -> list[OwnBenchmark]:
     """Return the benchmarks of a repository: scripts, tests by folder, and scripts that time inline."""
     scripts: list[OwnBenchmark] = []
-    tests: dict[str, dict[str, int]] = {}
+    tests: dict[str, dict[str, list[str]]] = {}
     for file in repository.every_file:
         content = repository.bytes_of(file) if fnmatchcase(file, "*.py") else b""
         if not _MARKS.search(content) or _RANKS.search(content):
             continue
         has_tests = _TEST_FILE.fullmatch(posixpath.basename(file)) and b"benchmark" in content
         tree = _parsed(content) if has_tests or _OF_GPU.search(content) else ast.Module([], [])
-        if number := _benchmark_tests(tree) if has_tests else 0:
-            tests.setdefault(posixpath.dirname(file), {})[file] = number
+        if names := _benchmark_tests(tree) if has_tests else []:
+            tests.setdefault(posixpath.dirname(file), {})[file] = names
         elif run := _command(file, tree):
             scripts += _of_script(file, tree, run)
-    order = {"script": 0, "inline": 2}
-    scripts.sort(key=lambda each: (order[each.kind], "--timer" in each.command))
-    of_tests = [_of_folder(folder, files) for folder, files in sorted(tests.items())]
-    with_command = [each for each in scripts if each.command]
-    return [*with_command, *of_tests, *scripts[len(with_command) :]]
+    scripts.sort(key=lambda each: "--timer" in each.command)
+    configured = any(
+        b"python_functions" in repository.bytes_of(file)
+        for file in repository.every_file
+        if posixpath.basename(file) in _PYTEST_SETTINGS
+    )
+    return [
+        *(each for each in scripts if each.command),
+        *(_of_folder(folder, files, configured=configured) for folder, files in sorted(tests.items())),
+        *(each for each in scripts if not each.command),
+    ]
 
 
 def _of_script(file: str, tree: ast.Module, run: str) -> list[OwnBenchmark]:
@@ -94,15 +101,23 @@ def _of_script(file: str, tree: ast.Module, run: str) -> list[OwnBenchmark]:
     return [OwnBenchmark(file, "script", (*known, *plain), f"harness compare HEAD~1 --script {words}{named}")]
 
 
-def _of_folder(folder: str, files: Mapping[str, int]) -> OwnBenchmark:
+def _of_folder(folder: str, files: Mapping[str, Sequence[str]], *, configured: bool) -> OwnBenchmark:
+    """Return the tests of a folder. pytest passes over files and functions of other names than test_*, unless
+    it is told of them; by the project's own settings where it is `configured`.
+    """
     paths = [folder or "."]
-    # pytest passes over files of another name, unless they are named.
     if len(files) == 1 or not all(fnmatchcase(posixpath.basename(file), "test_*.py") for file in files):
         paths = list(files)
-    words = shlex.quote(f"pytest {shlex.join(paths)} --benchmark-json={{out}}")
+    names = [name for each in files.values() for name in each]
+    functions = ["-o", "python_functions=test bench"] if not configured and _others(names) else []
+    words = shlex.quote(f"pytest {shlex.join([*functions, *paths])} --benchmark-json={{out}}")
     command = f"harness compare HEAD~1 --with-command {words}"
     path = paths[0] if len(paths) == 1 else folder
-    return OwnBenchmark(path, "pytest", ("pytest-benchmark",), command, tests=sum(files.values()))
+    return OwnBenchmark(path, "pytest", ("pytest-benchmark",), command, tests=len(names))
+
+
+def _others(names: Sequence[str]) -> bool:
+    return any(not name.startswith("test") for name in names)
 
 
 def _parsed(content: bytes) -> ast.Module:
@@ -112,13 +127,14 @@ def _parsed(content: bytes) -> ast.Module:
         return ast.Module([], [])
 
 
-def _benchmark_tests(tree: ast.Module) -> int:
-    """Return the number of tests with pytest-benchmark's fixture."""
+def _benchmark_tests(tree: ast.Module) -> list[str]:
+    """Return the names of tests with pytest-benchmark's fixture."""
     functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return sum(
-        node.name.startswith(("test", "bench")) and any(each.arg in _FIXTURES for each in node.args.args)
+    return [
+        node.name
         for node in functions
-    )
+        if node.name.startswith(("test", "bench")) and any(each.arg in _FIXTURES for each in node.args.args)
+    ]
 
 
 def _timers(tree: ast.AST, file: str) -> tuple[list[str], list[str]]:

@@ -20,7 +20,7 @@ from harness.measure.buffers import Buffers
 from harness.measure.timing import Subject
 from harness.measure.verifier import RUNS_PER_CHECK, UNSEEN, Checker, check_host_memory, keep
 from harness.records.types import Check, Outputs, Verification
-from harness.suite.problem import Case
+from harness.suite.problem import Array, Case
 from harness.suite.suite import Suite
 from harness.suite.suite_data import TOLERANCE, of_type
 from harness.system.array_files import read_arrays
@@ -49,27 +49,25 @@ class BaseChecker(Checker):
         problem = self.suite.problem
         check_host_memory(problem, case)
         for each in reversed(range(seed, seed + self.tolerance_sets)):
-            runs, damage = self._runs(case, buffers, subject, each)
-            if damage:
-                return damage
-            if unwritten := [name for name, values in runs[0].items() if _is_nan(values)]:
-                return f"Every element of {unwritten[0]} is NaN: base never wrote it, or computed NaN."
+            runs, wrong = self._runs(case, buffers, subject, each)
+            if wrong:
+                return wrong
             tolerances = verify.tolerances_of_two_runs(problem, case, *runs)
             bounds = {f"{TOLERANCE}{name}": np.asarray(bound) for name, bound in tolerances.items()}
             keep(self._place(case, each), {**runs[0], **bounds})
         return ""
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
-        """Compare on random data, which stay in the buffers; without a base, look for damage alone.
+        """Compare on random data, which stay in the buffers. Raises LooseBoundError.
 
-        Raises LooseBoundError.
+        Without a base the kernel has to write its outputs, and no other memory.
         """
         if self.against:
             self.check_tolerance(case, seed)
             check = self._check(case, buffers, subject, "random", seed, 0)
             return Verification(passed=check.passed, checks=(check,))
-        _, damage = self._runs(case, buffers, subject, seed)
-        return Verification(passed=not damage, checks=(_damaged(damage, seed),) if damage else ())
+        _, wrong = self._runs(case, buffers, subject, seed)
+        return Verification(passed=not wrong, checks=(_failed(wrong, seed),) if wrong else ())
 
     def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
         """Return what the outputs of a kernel that passed were held to: base's, unless these are random."""
@@ -123,7 +121,7 @@ class BaseChecker(Checker):
     def _runs(
         self, case: Case, buffers: Buffers, subject: Subject, seed: int
     ) -> tuple[list[dict[str, NDArray[Any]]], str]:
-        """Return the outputs of each launch, and what the kernel wrote to that is not its own, in words."""
+        """Return the outputs of each launch, and what is wrong with them whatever they should be."""
         inputs = self.inputs(case, seed)
         buffers.write(inputs)
         self.report("verify")
@@ -133,7 +131,22 @@ class BaseChecker(Checker):
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
             runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
-        return runs, buffers.damage(inputs)
+        return runs, buffers.damage(inputs) or self._unwritten(inputs, runs[0])
+
+    def _unwritten(self, inputs: verify.Arrays, outputs: verify.Arrays) -> str:
+        """Return why a kernel did nothing, in words; empty for one that wrote something to each output.
+
+        A kernel may leave an array as it is that it reads and writes, but not all of its arrays.
+        """
+        begun = {name: _begun(array, inputs.get(name)) for name, array in self.suite.problem.outputs.items()}
+        same = [name for name, values in outputs.items() if _is_as_before(values, begun[name])]
+        if nan := next((name for name in same if begun[name] is None), ""):
+            return (
+                f"Every element of {nan} is NaN after a launch: the kernel never wrote it, or computed NaN."
+            )
+        if len(same) == len(outputs):
+            return "A launch changes no array: with these sizes and scalars the kernel has nothing to do."
+        return ""
 
     def _recorded(self, case: Case, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
         """Return base's outputs for a set of data, and the tolerance of each."""
@@ -147,8 +160,8 @@ class BaseChecker(Checker):
         return self.folder(case, self.against, case.kernel, seed)
 
 
-def _damaged(damage: str, seed: int) -> Check:
-    """Return the check of a kernel whose outputs were not compared, and that wrote to other memory."""
+def _failed(wrong: str, seed: int) -> Check:
+    """Return the check of a kernel whose outputs were not compared."""
     return Check(
         data="random",
         seed=seed,
@@ -157,10 +170,16 @@ def _damaged(damage: str, seed: int) -> Check:
         largest_ratio=None,
         wrong=0,
         elements=0,
-        message=damage,
+        message=wrong,
     )
 
 
-def _is_nan(values: NDArray[Any]) -> bool:
-    """Return whether every element is NaN, as of an output that nobody wrote."""
-    return values.dtype.kind not in "iub" and bool(np.isnan(values.astype(np.float32)).all())
+def _begun(array: Array, given: NDArray[Any] | None) -> NDArray[Any] | float | None:
+    """Return what an output holds before a launch: inputs, a number, or None for NaN."""
+    return array.init if given is None else given
+
+
+def _is_as_before(values: NDArray[Any], before: NDArray[Any] | float | None) -> bool:
+    if before is None:
+        return values.dtype.kind not in "iub" and bool(np.isnan(values.astype(np.float32)).all())
+    return bool((values == before).all())

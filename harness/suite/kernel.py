@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from harness.errors import NotYetKnownError, SuiteError
 from harness.numbers import Value
 from harness.suite.device_facts import DeviceFacts
-from harness.suite.layout import ML_DTYPES, Layout, element_bits, numpy_dtype
+from harness.suite.layout import ML_DTYPES, element_bits, numpy_dtype
 from harness.suite.problem import IDENTIFIER, Case, Problem, check_identifier, computed
 from harness.suite.tuning import Tuning
 
@@ -46,16 +46,6 @@ def check_folders(whose: str, folders: Any) -> None:
 Extent = int | tuple[int, ...]
 """One to three numbers, x first, as CUDA counts them."""
 Geometry = Extent | Callable[[Case], Extent]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
-
-    name: str
-    dtype: str
-    layout: Layout | None = None
-    """Layout of an array; None for a scalar or an axis."""
 
 
 @dataclass(frozen=True)

@@ -194,3 +194,13 @@ class Layout:
         return int(
             np.count_nonzero(raw.reshape(self.lines, self.pitch_bytes)[:, self.line_bytes :] != padding)
         )
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
+
+    name: str
+    dtype: str
+    layout: Layout | None = None
+    """Layout of an array; None for a scalar or an axis."""

@@ -13,14 +13,10 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import machinery
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import msgspec
 
@@ -28,6 +24,7 @@ from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records.types import Source
 from harness.suite.case_id import size_label
 from harness.suite.exported_commit import export, why_missing, with_suite
+from harness.suite.import_path import forget, importing_from, searched_by
 from harness.suite.kernel import Kernel
 from harness.suite.problem import Problem
 from harness.suite.suite import Suite
@@ -35,7 +32,6 @@ from harness.suite.suite_data import Loading
 from harness.suite.suite_files import files_outside, tree_sha256
 from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
-from harness.system.file_access import committed, is_beside
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
@@ -93,7 +89,7 @@ def load_folder(folder: Path) -> Suite:
     module = importlib.util.module_from_spec(spec)
     try:
         # What a suite prints is no result of a command's.
-        _own.pop(folder, None)
+        forget(folder)
         with importing_from(folder), contextlib.redirect_stdout(sys.stderr):
             # dataclasses and typing look a class's module up by its name.
             sys.modules[name] = module
@@ -107,7 +103,7 @@ def load_folder(folder: Path) -> Suite:
             said, log = f"is wrong: {error.message}", error.log
         raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
     # What suite.py added stays, for functions that import when they are called.
-    sys.path[:] = [entry for entry in _own[folder][0] if entry != str(folder)]
+    sys.path[:] = [entry for entry in searched_by(folder) if entry != str(folder)]
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
         raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
@@ -127,85 +123,10 @@ def _place(error: BaseException, file: Path) -> str:
     return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
 
 
-class _FromSource(machinery.SourceFileLoader):
-    """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
-
-    def path_stats(self, path: str) -> Any:
-        raise OSError(f"No bytecode of {path} is looked for.")
-
-
-def _hook_for(folder: Path) -> Callable[[str], Any]:
-    extensions = machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES
-    finder = machinery.FileFinder.path_hook(extensions, (_FromSource, machinery.SOURCE_SUFFIXES))
-
-    def find(place: str) -> Any:
-        if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):
-            raise ImportError(f"{place} is no place of {folder}.")
-        return finder(place)
-
-    return find
-
-
-_own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
-"""The import path of each suite that was loaded, and the modules that are its alone, by its folder."""
-
-
-@contextlib.contextmanager
-def importing_from(folder: Path) -> Iterator[None]:
-    """Import from `folder` first, and put its modules, and those beside it in its repository, away again.
-
-    The next time they are there again, with the import path as it was: a function of a suite imports what its
-    suite.py did, and never another commit's.
-    """
-    names = {path.stem for path in folder.glob("*.py")}
-    names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
-    searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
-    hidden = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] in names or name in modules
-    }
-    before = sys.modules.keys() - hidden.keys()
-    path, sys.path[:] = list(sys.path), searched
-    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    for name in hidden:
-        del sys.modules[name]
-    sys.modules.update(modules)
-    hook = _hook_for(folder)
-    sys.path_hooks.insert(0, hook)
-    sys.path_importer_cache.clear()
-    try:
-        with committed(folder):
-            yield
-    finally:
-        sys.path_hooks.remove(hook)
-        sys.path_importer_cache.clear()
-        sys.dont_write_bytecode = wrote_bytecode
-        _own[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
-        sys.path[:] = path
-        for name in _own[folder][1]:
-            del sys.modules[name]
-        sys.modules.update(hidden)
-
-
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
     """Return a context in which to call a function of the suite's own that makes a kernel."""
     plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
     return contextlib.nullcontext() if plain else importing_from(suite.root)
-
-
-def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
-    """The modules that were not there `before` and lie in a folder, or beside it in its repository."""
-    found = []
-    for name in sys.modules.keys() - before:
-        module = sys.modules[name]
-        try:  # its file; of a package without an __init__.py, its first folder
-            place = Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
-        except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
-            continue
-        if place.is_relative_to(folder) or is_beside(place, folder):
-            found.append(name)
-    return found
 
 
 @dataclass(frozen=True)

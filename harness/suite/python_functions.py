@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import SuiteError
 from harness.numbers import Value
 from harness.records.types import Launch
-from harness.suite.kernel import Parameter
+from harness.suite.layout import Parameter
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,24 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from harness.errors import SuiteError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from harness.suite.problem import Case, Problem
+    from harness.suite.layout import Layout
 
 Framework = Literal["torch", "numpy", "cupy"]
+
+
+class _Problem(Protocol):
+    """What a problem tells: `Problem` of problem.py."""
+
+    @property
+    def outputs(self) -> Mapping[str, Any]: ...
+    def layout(self, name: str, case: Any) -> Layout: ...
 
 
 @dataclass(frozen=True)
@@ -34,9 +44,8 @@ class ReferenceFunction:
     """The suite's folder; set where the problem is defined."""
 
     def __post_init__(self) -> None:
-        from harness.suite.problem import check_identifier
-
-        check_identifier("ReferenceFunction", self.name)
+        if not self.name.isidentifier():
+            raise SuiteError(f"ReferenceFunction name {self.name!r} is not the name of a function.")
 
     def named_in(self, module: str) -> ReferenceFunction:
         """Return the function as a suite that is loaded as this module names it."""
@@ -47,11 +56,10 @@ class ReferenceFunction:
     def path(self) -> Path:
         return (self.folder / self.file).resolve()
 
-    def __call__(self, problem: Problem, case: Case, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    def __call__(self, problem: _Problem, case: Any, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         """Return the outputs by name. Raises SuiteError for a function that cannot be called."""
-        from harness.errors import SuiteError
-        from harness.suite.kernel import Parameter
-        from harness.suite.loader import importing_from
+        from harness.suite.import_path import importing_from
+        from harness.suite.layout import Parameter
         from harness.suite.python_functions import PythonCall
 
         arrays = (Parameter(name, "float64", problem.layout(name, case)) for name in inputs)

@@ -25,10 +25,10 @@ from harness.suite.kernel import (
     HostFunction,
     HostLibrary,
     Kernel,
-    Parameter,
     PythonFunction,
     step_names,
 )
+from harness.suite.layout import Parameter
 from harness.suite.problem import Case
 from harness.suite.python_functions import PythonCall, check_defined
 from harness.suite.suite import Suite

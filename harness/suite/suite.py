@@ -14,8 +14,8 @@ from pathlib import Path
 from harness.errors import NotYetKnownError, SuiteError
 from harness.numbers import Value
 from harness.suite.device_facts import DeviceFacts
-from harness.suite.kernel import Kernel, Parameter, argument_names, check_folders, with_macros, workspaces
-from harness.suite.layout import Layout
+from harness.suite.kernel import Kernel, argument_names, check_folders, with_macros, workspaces
+from harness.suite.layout import Layout, Parameter
 from harness.suite.problem import Case, Problem, check_identifier, computed, point_of, twice_in
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import SuiteError
-from harness.suite.loader import importing_from, load_folder
+from harness.suite.import_path import importing_from
+from harness.suite.loader import load_folder
 from harness.suite.suite_data import (
     FunctionCall,
     Functions,

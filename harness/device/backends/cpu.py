@@ -30,7 +30,7 @@ from harness.device.backends.base import (
 from harness.device.machine import cpu_name
 from harness.errors import BuildError, HarnessError, KernelError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch, Toolchain
-from harness.suite.kernel import Parameter
+from harness.suite.layout import Parameter
 from harness.suite.sources import Program
 
 _MOST = 2**31 - 1

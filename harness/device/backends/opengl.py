@@ -36,7 +36,7 @@ from harness.errors import (
     OutOfMemoryError,
 )
 from harness.records.types import DeviceInfo, Extent3, Launch, Resources, Toolchain
-from harness.suite.kernel import Parameter
+from harness.suite.layout import Parameter
 from harness.suite.sources import Program
 
 _INSTALL = "Install this project with its extra 'opengl': pip install -e '.[opengl]' in a clone."

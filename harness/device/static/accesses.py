@@ -24,7 +24,8 @@ import msgspec
 
 from harness.errors import BuildError
 from harness.records.types import Launch
-from harness.suite.kernel import Kernel, Parameter
+from harness.suite.kernel import Kernel
+from harness.suite.layout import Parameter
 from harness.suite.problem import Case
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite

@@ -22,7 +22,8 @@ from harness.device.static.occupancy import CAPABILITIES, CardModel
 from harness.device.static.sass import Instructions
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.suite.device_facts import DeviceFacts
-from harness.suite.kernel import Generated, HostLibrary, Kernel, Parameter, is_for
+from harness.suite.kernel import Generated, HostLibrary, Kernel, is_for
+from harness.suite.layout import Parameter
 from harness.suite.planning import PlannedCase, Refusal
 from harness.suite.sources import Program, lacking
 from harness.system.cache import BinaryCache

@@ -29,7 +29,7 @@ from harness.report.words.of_verdict import explained
 from harness.run.device_session import unfit
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.on_benchmark import SharedSession
+    from harness.integrations.pytest.shared_session import SharedSession
 
 
 def _shared(name: str) -> Any:

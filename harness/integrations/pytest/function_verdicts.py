@@ -14,7 +14,7 @@ from harness.integrations.pytest.slot import asks_for, params_of
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.compare_tests import TestComparison
-    from harness.integrations.pytest.on_benchmark import SharedSession
+    from harness.integrations.pytest.shared_session import SharedSession
     from harness.records.record_files import ComparisonResult
 
 

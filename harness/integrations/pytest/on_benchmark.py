@@ -9,37 +9,14 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.fixture import GpuBenchmark
-    from harness.integrations.pytest.session import CaseRunner, CaseSide
-    from harness.records.types import Verdict
-    from harness.run.pair_session import CompareObserver
-
-
-class SharedSession(Protocol):
-    """The parts of the plugin's session that its other modules use."""
-
-    NO_XDIST: str
-    config: pytest.Config
-    reported: set[tuple[str, str]]
-    notes: dict[str, str]
-    clocks: dict[str, list[str]]
-    has_tests: bool
-
-    @property
-    def in_worker(self) -> bool: ...
-    @property
-    def measures(self) -> bool: ...
-    @property
-    def progress(self) -> CompareObserver: ...
-    @property
-    def runner(self) -> CaseRunner: ...
-    def option(self, name: str) -> Any: ...
-    def fails(self, verdict: Verdict) -> bool: ...
+    from harness.integrations.pytest.session import CaseSide
+    from harness.integrations.pytest.shared_session import SharedSession
 
 
 def keep_warnings_harmless() -> None:

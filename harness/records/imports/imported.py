@@ -306,4 +306,4 @@ def wrong_time(times_ns: Iterable[float]) -> str:
     if not times:
         return "The file has no time of it."
     wrong = next((each for each in times if not _SHORTEST_NS <= each <= _LONGEST_NS), None)
-    return "" if wrong is None else f"A time of {wrong:g} ns, which nothing takes."
+    return "" if wrong is None else f"A time of {wrong:g} ns, which nothing takes: look at its unit."

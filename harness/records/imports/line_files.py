@@ -19,8 +19,6 @@ from harness.records.types import L2Policy
 NAME = "lines"
 _REQUIRED = frozenset(("name", "times", "unit"))
 _UNKNOWN = "unavailable: the file does not tell it"
-
-
 _Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 

@@ -52,7 +52,6 @@ _OPTIONS: Mapping[str, Format] = {
 _TELLS: Mapping[Format, tuple[str, ...]] = {
     "nvbench": ("nvbench::", "cuda.bench"),
     "google-benchmark": ("--benchmark_out", "google_benchmark"),
-    "pytest-benchmark": ("--benchmark-json",),
 }
 """Words in a command's help or script. nvbench's help does not name --jsonbin, the option that is used."""
 _INTERPRETER = re.compile(r"(python[\d.]*|bash|sh)")
@@ -102,25 +101,26 @@ class ProcessRun:
 
 
 def format_of(executable: Executable) -> Format | None:
-    """Return a command's format, by its options, help or script; None where only its file can tell."""
+    """Return a command's format, by its words, help or script; None where only its file can tell."""
     for option, name in _OPTIONS.items():
         if option in executable.command:
             return name
     if OUT in executable.command:
         return None
-    told = _told(executable)
-    return next((name for name, words in _TELLS.items() if any(each in told for each in words)), None)
+    words = _words(executable.command)
+    if any(Path(word).name == "pytest" for word in words):
+        return "pytest-benchmark"
+    told = _told(executable, words)
+    return next((name for name, signs in _TELLS.items() if any(each in told for each in signs)), None)
 
 
-def _told(executable: Executable) -> str:
+def _told(executable: Executable, words: Sequence[str]) -> str:
     """Return the text of the scripts that a command runs, or the help of any other command.
 
     A script that ignores --help would measure at once, before the device is held for it.
     """
-    words = _words(executable.command)
     interpreted = [word for word in words if _INTERPRETER.fullmatch(Path(word).name)]
-    scripts = [word for word in words if word.endswith(_SCRIPTS)]
-    if not (interpreted or scripts) or any(Path(word).name == "pytest" for word in words):
+    if not interpreted and not any(word.endswith(_SCRIPTS) for word in words):
         return run_shell(f"{executable.command} --help", executable.folder, _HELP_S).log
     files = [executable.folder / word for word in words if word not in interpreted]
     return "\n".join(file.read_text("utf-8", "replace") for file in files if file.is_file())

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from harness.records.imports.imported import placed, with_digest
 from harness.records.imports.pytest_benchmark_files import case_of_test
+from harness.suite.case_id import MAX_AXIS
 
 Value = int | str
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
@@ -116,11 +117,13 @@ def _values(call: CallFacts) -> dict[str, Value]:
 
 def _order(calls: Sequence[CallFacts]) -> list[str]:
     """Return the variables' names, the surest first."""
-    ranks: dict[str, int] = {}
+    ranks: dict[str, float] = {}
     for call in calls:
         for rank, group in enumerate(call.variables):
-            for name in group:
-                ranks[name] = min(rank, ranks.get(name, rank))
+            for name, value in group.items():
+                # What no size can hold, such as a count of operations, follows from other variables.
+                is_large = isinstance(value, int) and value > MAX_AXIS
+                ranks[name] = max(rank + is_large / 2, ranks.get(name, 0))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

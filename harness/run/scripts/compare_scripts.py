@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from harness.device.lock import held
 from harness.device.machine import machine_name
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
-from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
+from harness.errors import HarnessError, MeasureError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
 from harness.judgement.identities import without_time
@@ -26,7 +26,7 @@ from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
-from harness.run.device_session import begun, find_device, identified
+from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, name_of
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
@@ -50,6 +50,9 @@ BUDGET_MS = 10.0
 WARM_UP_MS = 50.0
 _HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
 """Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
+
+
+_TWICE = " Both sides hold their data on the card at once: choose sizes that fit twice."
 
 
 class NothingRecordedError(MeasureError):
@@ -104,12 +107,7 @@ def script_device(spec: str | None) -> DeviceInfo:
 
     Raises UsageError, DeviceError.
     """
-    if spec:
-        return find_device(spec)
-    try:
-        return find_device("cuda:0")
-    except (DeviceError, UsageError):
-        return find_device("cpu:0")
+    return find_device(spec) if spec else program_device()
 
 
 def nothing_recorded(command: str) -> NothingRecordedError:
@@ -228,7 +226,15 @@ class ComparingScripts:
         """Run both sides to their ends, which lists their calls and fills the caches of compiled code."""
         self.observer.stage("first pass")
         with ThreadPoolExecutor(2) as pool:
-            return dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
+            try:
+                found = dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
+            except BaseException:
+                self._end_servers()  # an interrupt: nobody waits for the scripts' ends
+                raise
+        for side, each in found.items():
+            if each.error is not None and _is_out_of_memory(each.error):
+                found[side] = self._calls(side)  # alone, it may fit
+        return found
 
     def _calls(self, side: SideName) -> _FirstPass:
         calls: list[Call] = []
@@ -349,9 +355,10 @@ class ComparingScripts:
                     )
                     self.observer.measured(case.trial.id)
             except HarnessError as error:
+                message = f"{error.message}{_TWICE if _is_out_of_memory(error) else ''}"
                 for case in cases:
                     if not case.trial.settled:
-                        case.trial.end("failed", error.reason, error.message, error.log, side=error.side)
+                        case.trial.end("failed", error.reason, message, error.log, side=error.side)
 
     def _at_call(
         self, turns: _Turns, case: _ScriptCase, sampler: Sampler, journal: ComparisonJournal
@@ -378,36 +385,42 @@ class ComparingScripts:
         trial.add(block, gated)
 
 
+def _is_out_of_memory(error: HarnessError) -> bool:
+    return "out of memory" in f"{error.message}\n{error.log}".lower()
+
+
 def _untimed_verdict(case: Case, side: SideName, untimed: Untimed) -> Verdict:
     bare = bare_verdict(case.id, case, "failed", "")
     return without_time(bare, untimed.why, side, skipped=untimed.skipped)
 
 
 def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:
-    """Return the most of these calls that both sides make in one order, the least measured among them first.
+    """Return the calls that both sides make in one order: as many as can be, the least measured first.
 
     Calls that are left out come in a later pair of processes.
     """
-    best: list[tuple[int, int, _ScriptCase | None, int]] = []
     ordered = sorted(cases, key=lambda case: case.places["base"])
-    if not ordered:
-        return []
-    fewest = min(len(case.trial.rounds) + len(case.trial.again) for case in cases)
+    at_head = [case.places["head"] for case in ordered]
+    if at_head == sorted(at_head):
+        return ordered
+    fewest = min(_measured_times(case) for case in cases)
+    chains: list[tuple[int, int]] = []
+    """The weight of the best chain that ends with each call, and the call before it."""
     for number, case in enumerate(ordered):
-        weight = 1 if len(case.trial.rounds) + len(case.trial.again) > fewest else len(cases)
-        before = [
-            (best[each][0], each)
-            for each in range(number)
-            if ordered[each].places["head"] < case.places["head"]
-        ]
+        weight = len(cases) if _measured_times(case) == fewest else 1
+        before = ((chains[each][0], each) for each in range(number) if at_head[each] < at_head[number])
         score, previous = max(before, default=(0, -1))
-        best.append((score + weight, previous, case, number))
-    at = max(range(len(best)), key=lambda each: best[each][0])
+        chains.append((score + weight, previous))
+    at = chains.index(max(chains))
     found: list[_ScriptCase] = []
     while at >= 0:
         found.append(ordered[at])
-        at = best[at][1]
+        at = chains[at][1]
     return found[::-1]
+
+
+def _measured_times(case: _ScriptCase) -> int:
+    return len(case.trial.rounds) + len(case.trial.again)
 
 
 @dataclass(slots=True)
@@ -442,7 +455,12 @@ class _Turns:
                     raise error
 
         with ThreadPoolExecutor(len(SIDES)) as pool:
-            list(pool.map(reach, self.order))
+            try:
+                list(pool.map(reach, self.order))
+            except KeyboardInterrupt:
+                for each in self.sides.values():
+                    each.close()
+                raise
 
     def observe(self, side: SideName, path: str, rolled: bool) -> Done | RaisedError:
         return self.sides[side].order(self.settings.timeout_s, do="outputs", path=path, rolled=rolled)

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.device.backends.base import Argument, as_python, host_function
 from harness.errors import BuildError, HarnessError, LaunchError
-from harness.suite.kernel import Parameter
+from harness.suite.layout import Parameter
 from harness.suite.sources import Program
 from harness.system.files import scratch_folder
 

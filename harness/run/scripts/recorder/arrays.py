@@ -166,16 +166,20 @@ class Observed:
                 held.add(id(value))
                 found[name.removeprefix("fn.")] = value
         self.inputs = found
+        self._fixed = {name: digest(value) for name, value in found.items() if not _is_mutable(value)}
 
     def digests(self) -> dict[str, str]:
-        return {name: digest(value) for name, value in self.inputs.items()}
+        return {name: self._fixed.get(name) or digest(value) for name, value in self.inputs.items()}
 
     def once(self, seed: int, *, path: str = "", rolled: bool = False) -> dict[str, Any]:
         """Run the function once on the author's data, or on these rolled by one element.
 
         Returns digests of the inputs before, and of what it returned, what it changed, and gradients of
-        leaves. `path` has their values written to a file. Every array is put back afterwards.
+        leaves; nothing where no array can be rolled. `path` has their values written to a file. Every array
+        is put back afterwards.
         """
+        if rolled and not any(map(_can_roll, self.inputs.values())):
+            return {}
         kept = {name: _copy_of(value) for name, value in self.inputs.items()}
         leaves = [each for each in self.inputs.values() if _is_leaf(each)]
         gradients = [(leaf, leaf.grad) for leaf in leaves]
@@ -193,7 +197,9 @@ class Observed:
             inputs = {id(value): name for name, value in self.inputs.items()}
             outputs = {inputs.get(id(value), name): value for name, value in outputs.items()}
             outputs.update(
-                (name, value) for name, value in self.inputs.items() if digest(value) != before[name]
+                (name, value)
+                for name, value in self.inputs.items()
+                if name not in self._fixed and digest(value) != before[name]
             )
             outputs.update(
                 (f"{name}.grad", leaf.grad)
@@ -212,7 +218,7 @@ class Observed:
                 leaf.grad = gradient
 
     def _roll(self) -> None:
-        for value in self.inputs.values():
+        for value in filter(_can_roll, self.inputs.values()):
             _assign(value, _rolled(value))
 
     def _put_back(self, kept: dict[str, Any]) -> None:
@@ -228,16 +234,26 @@ def _is_leaf(value: Any) -> bool:
 def _copy_of(value: Any) -> Any:
     if _is_torch(value):
         return value.detach().clone()
-    return value.copy() if hasattr(value, "flags") else None  # an array of JAX never changes
+    return value.copy() if _is_mutable(value) else None
+
+
+def _is_mutable(value: Any) -> bool:
+    """Return whether an array can change, as those of JAX never do."""
+    return _is_torch(value) or hasattr(value, "flags")
+
+
+def _can_roll(value: Any) -> bool:
+    """Return whether an array's elements can be moved on by one: whether they are floats."""
+    if _is_torch(value):
+        return bool(value.is_floating_point() and value.numel() > 1)
+    return _is_mutable(value) and value.dtype.kind in "fc" and value.size > 1
 
 
 def _rolled(value: Any) -> Any:
-    """Return the elements of an array of floats moved on by one; of any other array as they are."""
     if _is_torch(value):
-        return value.detach().roll(1) if value.is_floating_point() and value.numel() > 1 else None
-    module: Any = sys.modules.get(type(value).__module__.partition(".")[0])
-    is_real = hasattr(value, "flags") and getattr(value.dtype, "kind", "") in "fc"
-    return module.roll(value, 1) if is_real and hasattr(module, "roll") else None
+        return value.detach().roll(1)
+    module: Any = sys.modules[type(value).__module__.partition(".")[0]]
+    return module.roll(value, 1)
 
 
 def _assign(value: Any, elements: Any) -> None:
