@@ -120,6 +120,12 @@ def test_without_the_gate_a_regression_is_told_and_fails_nothing(comparison):
     assert "regression test_ops.py::test_sum[64]" in told(done)
 
 
+def test_what_the_budget_leaves_open_is_inconclusive(comparison):
+    comparison.measuring(saved(n64=1.0), saved(n64=1.5))
+    comparison.run("--perf-budget=0.001")
+    assert comparison.verdicts == {"test_ops_test_sum[n=64]": ("inconclusive", "budget-spent")}
+
+
 def test_a_benchmark_that_only_base_has_fails_the_gate_though_no_test_does(comparison):
     comparison.measuring(saved(n64=1.0, n128=1.0), saved(n64=1.0))
     done = comparison.run("--perf-gate", "-k", "64 or plain")
@@ -227,6 +233,32 @@ def test_functions_of_gpu_benchmark_take_turns_and_their_outputs_are_held_to_bas
     assert "failed test_ops.py::test_broken (not-measured): There is no time of it at head." in told(done)
 
 
+def test_a_time_limit_of_tests_does_not_hold_where_a_side_waits_for_the_other(bed):  # noqa: F811
+    bed.tests(
+        "import pytest, time\n\n@pytest.mark.timeout(0.1)\n"
+        "def test_slow(benchmark):\n    benchmark.pedantic(time.sleep, (0.3,), rounds=1)\n"
+    )
+    (bed.root / "all.slot").touch()
+    done = bed.run(f"--perf-slot={bed.root / 'all.slot'}", "--timeout=0.1", device=None)
+    done.assert_outcomes(passed=1)
+
+
+def test_outputs_that_differ_are_noted_if_asked(comparison):
+    test = (
+        "import numpy as np\nimport ops\n\n"
+        "def test_scale(gpu_benchmark):\n    gpu_benchmark(ops.scale, np.ones(8))\n"
+    )
+    comparison.commits(
+        {"ops.py": SCALE.format(works=True, factor=2), "test_ops.py": test},
+        {"ops.py": SCALE.format(works=True, factor=3)},
+    )
+    done = comparison.run("--perf-outputs=note", "--benchmark-max-time=0.01")
+    done.assert_outcomes(passed=1)
+    [(status, _)] = comparison.verdicts_of("gpu_benchmark").values()
+    assert status != "failed"
+    assert "Outputs differ from base's" in told(done)
+
+
 def test_a_side_that_imports_the_working_tree_s_code_has_no_verdict(comparison):
     load = LOAD.format(path=str(comparison.bed.root / "mine.py"))
     test = f"{load}\ndef test_loaded(benchmark):\n    load()\n    benchmark(sum, (1, 2))\n"
@@ -249,6 +281,7 @@ def test_a_commit_without_the_tests_makes_all_of_them_new(comparison):
     ("words", "sentence"),
     [
         (["--perf-base=nothing"], "nothing"),
+        (["--perf-budget=0"], "--perf-budget 0: expected a number of seconds above 0."),
         (["--rootdir=/"], "pytest's root folder / is outside of the repository"),
         (["--benchmark-disable"], "--perf-base compares times, and --benchmark-disable takes none"),
     ],

@@ -19,6 +19,7 @@ import pytest
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
 from harness.integrations.pytest.function_timing import plain
+from harness.integrations.pytest.report import sentence
 from harness.integrations.pytest.slot import OPTION, UNTIMED
 from harness.measure.protocol import SideName
 from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS, Untimed, read_untimed
@@ -76,9 +77,10 @@ class TestComparison:
         return self.outcome if isinstance(self.outcome, ComparisonResult) else None
 
     @property
-    def broken(self) -> bool:
-        """True if the comparison could not be carried out."""
-        return isinstance(self.outcome, HarnessError)
+    def problem(self) -> str:
+        """The reason why the comparison could not be carried out; empty where it was."""
+        error = self.outcome
+        return sentence(error.reason, error.message, error.log) if isinstance(error, HarnessError) else ""
 
     def _compare(self) -> ComparisonResult:
         config = load_config(self.place.folder)
@@ -86,10 +88,14 @@ class TestComparison:
             "device": self.option("perf_device") or config.device,
             "busy": "fail" if self.option("perf_no_wait") else "wait",
             "results": config.results_folder,
+            "budget_s": self.option("perf_budget"),
         }
         with scratch_folder() as scratch:
             if self.recorded:
-                return self._in_turns(scratch, ScriptSettings(suite=FUNCTIONS, **settings))
+                notes = self.option("perf_outputs") == "note"
+                return self._in_turns(
+                    scratch, ScriptSettings(suite=FUNCTIONS, only_note_outputs=notes, **settings)
+                )
             return self._by_processes(
                 scratch, ExecutablesSettings(format="pytest-benchmark", suite=TESTS, **settings)
             )

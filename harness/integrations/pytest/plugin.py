@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pytest
 
 from harness.integrations.pytest import slot
+from harness.integrations.pytest.function_verdicts import FunctionVerdicts
 from harness.integrations.pytest.on_benchmark import OnBenchmark, keep_warnings_harmless
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.compare_tests import TestComparison
     from harness.integrations.pytest.session import CaseRunner, CaseSide, GpuCase
     from harness.records.record_files import ComparisonResult
     from harness.records.types import DeviceInfo, Verdict
-    from harness.run.pair_session import Purpose
+    from harness.run.pair_session import CompareObserver, Purpose
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "
@@ -59,6 +59,16 @@ _OPTIONS = {
         "Verdicts that fail the gate; repeatable. Default: all but improvement and new.",
         **_REPEATABLE,
     ),
+    "--perf-outputs": _value(
+        "check|note",
+        "What becomes of a function whose outputs differ from base's: it fails, or that is noted.",
+        choices=("check", "note"),
+    ),
+    "--perf-budget": _value(
+        "SECONDS",
+        "Time after which no process of a comparison of functions is begun; what is open is inconclusive.",
+        type=float,
+    ),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
     slot.OPTION: {"help": argparse.SUPPRESS},
@@ -79,6 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
+    if session.option("perf_base") is not None:
+        config.pluginmanager.register(session.functions, "gpu-harness-functions")
     has_benchmark = config.getoption("benchmark_storage", None) is not None
     if has_benchmark:
         keep_warnings_harmless()  # pytest restores its filters; pytest-benchmark is configured after this
@@ -98,6 +110,8 @@ def _check_options(config: pytest.Config) -> None:
     disabled = config.getoption("benchmark_disable", None) and not config.getoption("benchmark_enable", None)
     if base is not None and disabled:
         raise pytest.UsageError("--perf-base compares times, and --benchmark-disable takes none: drop one.")
+    if (budget_s := config.getoption("perf_budget")) is not None and not budget_s > 0:
+        raise pytest.UsageError(f"--perf-budget {budget_s:g}: expected a number of seconds above 0.")
     distributed = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
     given = [name for name in _OPTIONS if config.getoption(name)]
     if distributed and given:
@@ -211,10 +225,7 @@ class GpuSession:
         """Sentences for the end of the session, by what each is about."""
         self.clocks: dict[str, list[str]] = {}
         """The tests that each clock has timed a function in, by the clock's words."""
-        self._functions: list[TestComparison] = []
-        """The comparisons of benchmarks that no suite's case is for."""
-        self._foreign = ""
-        """The package of a fixture benchmark that is not pytest-benchmark's."""
+        self.functions = FunctionVerdicts(self)
         self._lines: list[str] = []
         """Why the gate fails where no test could tell."""
         self._passes = False
@@ -233,14 +244,22 @@ class GpuSession:
         return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
 
     @property
+    def measures(self) -> bool:
+        """Whether this process measures anything."""
+        return not (self.skipped or self.in_worker or self.option("collectonly"))
+
+    @property
+    def progress(self) -> CompareObserver:
+        return _PytestProgress(self.config)
+
+    @property
     def runner(self) -> CaseRunner:
         """What measures; made when it is first asked for."""
         if self.started is None:
             from harness.integrations.pytest.session import CaseRunner
 
             blind = self.in_worker or self.skipped
-            progress = _PytestProgress(self.config)
-            self.started = CaseRunner(self.option, progress, self.config.rootpath, blind=blind)
+            self.started = CaseRunner(self.option, self.progress, self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
 
@@ -332,82 +351,18 @@ class GpuSession:
             item.add_marker(pytest.mark.timeout(0))
 
     def _case_of(self, item: pytest.Item) -> GpuCase | None:
-        label = getattr(_callspec(item), "params", {}).get("gpu_case")
+        label = slot.params_of(item).get("gpu_case")
         return self._cases.get(_place(item, label)) if isinstance(label, str) else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """What is left after -k and its like is what will be compared."""
         cases = [case for item in session.items if (case := self._case_of(item))]
-        tests = [item for item in session.items if _is_function(item)]
-        self._foreign = next(filter(None, map(_foreign_benchmark, session.items)), "")
-        paired = self.option("perf_base") is not None
-        if paired:
+        if self.option("perf_base") is not None:
             for case in cases:
                 self.runner.select(case)
-        measures = not (self.skipped or self.in_worker or self.option("collectonly"))
-        if cases and measures:
+        if cases and self.measures:
             self._check_baselines(cases[0])
             self._check_histogram()
-        if paired and tests and measures:
-            self._compare_later(tests)
-
-    def _compare_later(self, tests: Sequence[pytest.Item]) -> None:
-        """Prepare the comparisons of these tests."""
-        from harness.errors import HarnessError
-        from harness.integrations.pytest.compare_tests import TestComparison, place_of
-
-        try:
-            place = place_of(self.config, self.option("perf_base"))
-        except HarnessError as error:
-            raise pytest.UsageError(error.message) from None
-        for recorded in (True, False):
-            of_kind = [item for item in tests if slot.asks_for("gpu_benchmark", item) == recorded]
-            if of_kind:
-                compared = TestComparison(
-                    option=self.option,
-                    place=place,
-                    observer=_PytestProgress(self.config),
-                    tests={item.nodeid: getattr(_callspec(item), "params", {}) for item in of_kind},
-                    recorded=recorded,
-                )
-                self._functions.append(compared)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Carry out the comparisons of functions before a test has this process use a card."""
-        if session.config.option.continue_on_collection_errors or not session.testsfailed:
-            for functions in self._functions:
-                functions.carry_out()
-        return (yield)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Add the verdict to a benchmark of no suite, which has run at head as always."""
-        result = yield
-        for functions in self._functions:
-            if item.nodeid in functions.tests and (why := self._why_failed(functions, item.nodeid)):
-                pytest.fail(why, pytrace=False)
-        return result
-
-    def _why_failed(self, functions: TestComparison, test: str) -> str:
-        """Return why a test fails by its verdict; empty where it passes."""
-        from harness.errors import HarnessError
-        from harness.integrations.pytest.report import sentence
-        from harness.report.terminal.comparison_tables import units_of
-        from harness.report.words.of_verdict import explained
-
-        result, verdict = functions.outcome, functions.verdict(test)
-        if isinstance(result, HarnessError):
-            return sentence(result.reason, result.message, result.log)
-        assert result is not None, "carried out before any test"
-        if verdict is None:
-            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
-            return sentence("not-compared", why) if self.option("perf_gate") else ""
-        if not self.fails(verdict):
-            return ""
-        self.reported.add((result.comparison.run_id, verdict.case))
-        word = verdict.reason if verdict.status == "failed" else verdict.status
-        return sentence(word, explained(verdict, units_of(result.comparison)), verdict.log)
 
     # Baselines of pytest-benchmark's
 
@@ -467,13 +422,11 @@ class GpuSession:
         self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
 
     def _untold(self) -> Iterator[str]:
-        from harness.errors import HarnessError
-
         if self._nothing_compared:
-            yield f"No benchmark was compared with {self.option('perf_base')}: {self._why_none()}"
-        for functions in self._functions:
-            if isinstance(functions.outcome, HarnessError):
-                yield functions.outcome.message
+            some = any(self._compared)
+            why = "none of them was measured at both." if some else self.functions.why_none
+            yield f"No benchmark was compared with {self.option('perf_base')}: {why}"
+        yield from self.functions.problems
         for result, names in self._compared:
             if result.problem:
                 yield "The record of the comparison is not whole."
@@ -481,20 +434,12 @@ class GpuSession:
                 if (result.comparison.run_id, verdict.case) not in self.reported:
                     yield f"{verdict.status} {names[verdict.case]}: none of the tests that ran says so."
 
-    def _why_none(self) -> str:
-        if any(self._compared):
-            return "none of them was measured at both."
-        others = f" The fixture benchmark of the tests is of {self._foreign}." if self._foreign else ""
-        return f"no test with pytest-benchmark's fixture, or with gpu_benchmark, ran.{others}"
-
     @property
     def _compared(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
         """The comparisons so far, each with the names of its cases."""
         for result, cases in self.started.compared if self.started else ():
             yield result, {name: case.label for name, case in cases.items()}
-        for functions in self._functions:
-            if functions.result:
-                yield functions.result, functions.names
+        yield from self.functions.results
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
         return [verdict for verdict in result.verdicts if self.fails(verdict)]
@@ -555,7 +500,7 @@ class GpuSession:
 
     def _gate_fails(self) -> bool:
         """Whether the gate has a part in it that the session does not pass."""
-        broken = bool(self.started and self.started.broken) or any(each.broken for each in self._functions)
+        broken = bool(self.started and self.started.broken) or bool(self.functions.problems)
         if self._nothing_compared or self._lines or broken:
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)
@@ -605,22 +550,6 @@ class _PytestProgress:
             reporter.ensure_newline()
             reporter.write_line(line)
             reporter.flush()  # in a log too, what is waited for is told before
-
-
-def _callspec(item: pytest.Item) -> Any:
-    return getattr(item, "callspec", None)
-
-
-def _is_function(item: pytest.Item) -> bool:
-    """Return whether a test is a benchmark of no suite: by pytest-benchmark's own fixture, or by ours."""
-    return slot.asks_for("benchmark", item, "pytest_benchmark.") and not slot.asks_for("gpu_case", item)
-
-
-def _foreign_benchmark(item: pytest.Item) -> str:
-    """Return the module of a test's fixture benchmark; empty for none, and for pytest-benchmark's."""
-    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("benchmark", ())
-    own = not found or slot.asks_for("benchmark", item, "pytest_benchmark.")
-    return "" if own else str(found[-1].func.__module__)
 
 
 def _place(node: Any, label: str) -> CaseKey:

@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from harness.integrations.pytest.session import CaseRunner
     from harness.records.types import Verdict
+    from harness.run.pair_session import CompareObserver
 
 
 class SharedSession(Protocol):
@@ -21,6 +22,10 @@ class SharedSession(Protocol):
 
     @property
     def in_worker(self) -> bool: ...
+    @property
+    def measures(self) -> bool: ...
+    @property
+    def progress(self) -> CompareObserver: ...
     @property
     def runner(self) -> CaseRunner: ...
     def option(self, name: str) -> Any: ...

@@ -28,6 +28,7 @@ _OPTIONS: Mapping[str, Any] = {
     "perf_base": None,
     "perf_gate": False,
     "perf_fail_on": [],
+    "perf_outputs": None,
     "benchmark_save": None,
     "benchmark_autosave": None,
     "benchmark_save_data": False,
@@ -38,8 +39,12 @@ _OPTIONS: Mapping[str, Any] = {
     "xmlpath": None,
     "maxfail": 0,
     "usepdb": False,
+    "randomly_seed": 1,
+    "randomly_reorganize": False,
 }
-"""Options of the user's session that do not hold here: they compare, stop early, or write files."""
+"""Options of the user's session that do not hold here: they compare, stop early, write files, or have each
+process draw other numbers in another order, as pytest-randomly does.
+"""
 
 _MACHINE = ("node", "system", "release", "machine", "python_implementation", "python_version")
 """Facts of the machine, as both `platform` and pytest-benchmark call them."""
@@ -105,6 +110,12 @@ def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
     return False
 
 
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """Return a test's parameters by name."""
+    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return found
+
+
 class SlotSession:
     """Hooks of such a process."""
 
@@ -122,7 +133,7 @@ class SlotSession:
         chosen, others = [], []
         for item in items:
             if self._is_asked_for(config, item):
-                self._params[item.nodeid] = getattr(getattr(item, "callspec", None), "params", {})
+                self._params[item.nodeid] = params_of(item)
                 if not self._wanted or item.nodeid in self._wanted:
                     chosen.append(item)
                     continue
@@ -131,6 +142,10 @@ class SlotSession:
             others.append(item)
         items[:] = chosen
         config.hook.pytest_deselected(items=others)
+        if config.pluginmanager.hasplugin("timeout"):
+            for item in chosen:
+                # A call waits until the other side has measured; the comparison has a time limit of its own.
+                item.add_marker(pytest.mark.timeout(0), append=False)
 
     def _is_asked_for(self, config: pytest.Config, item: pytest.Item) -> bool:
         return (

@@ -1,0 +1,123 @@
+"""Verdicts of benchmarks that no suite's case is for: found before any test runs, and told by each test.
+
+Like the plugin itself, this module imports nothing but pytest until such a test is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.integrations.pytest.slot import asks_for, params_of
+
+if TYPE_CHECKING:
+    from harness.integrations.pytest.compare_tests import TestComparison
+    from harness.integrations.pytest.shared_session import SharedSession
+    from harness.records.record_files import ComparisonResult
+
+
+class FunctionVerdicts:
+    """Hooks of a session with --perf-base."""
+
+    def __init__(self, session: SharedSession) -> None:
+        self._session = session
+        self._comparisons: list[TestComparison] = []
+        self._foreign = ""
+        """Package of a fixture benchmark that is not pytest-benchmark's."""
+
+    @property
+    def results(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
+        """The comparisons, each with the node ids of its cases."""
+        for each in self._comparisons:
+            if each.result:
+                yield each.result, each.names
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why comparisons could not be carried out."""
+        return [each.problem for each in self._comparisons if each.problem]
+
+    @property
+    def why_none(self) -> str:
+        """The reason why the session has no comparison."""
+        others = f" The fixture benchmark of the tests is of {self._foreign}." if self._foreign else ""
+        return f"no test with pytest-benchmark's fixture, or with gpu_benchmark, ran.{others}"
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        tests = [item for item in session.items if _is_function(item)]
+        self._foreign = next(filter(None, map(_foreign_benchmark, session.items)), "")
+        if tests and self._session.measures:
+            self._prepare(tests)
+
+    def _prepare(self, tests: Sequence[pytest.Item]) -> None:
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.compare_tests import TestComparison, place_of
+
+        try:
+            place = place_of(self._session.config, self._session.option("perf_base"))
+        except HarnessError as error:
+            raise pytest.UsageError(error.message) from None
+        for recorded in (True, False):
+            of_kind = {
+                item.nodeid: params_of(item) for item in tests if asks_for("gpu_benchmark", item) == recorded
+            }
+            if of_kind:
+                self._comparisons.append(
+                    TestComparison(
+                        option=self._session.option,
+                        place=place,
+                        observer=self._session.progress,
+                        tests=of_kind,
+                        recorded=recorded,
+                    )
+                )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Compare before a test has this process use a card."""
+        if session.config.option.continue_on_collection_errors or not session.testsfailed:
+            for each in self._comparisons:
+                each.carry_out()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Add the verdict to a benchmark, which has run at head as always."""
+        result = yield
+        for each in self._comparisons:
+            if item.nodeid in each.tests and (why := self._why_failed(each, item.nodeid)):
+                pytest.fail(why, pytrace=False)
+        return result
+
+    def _why_failed(self, comparison: TestComparison, test: str) -> str:
+        """Return why a test fails by its verdict; empty where it passes."""
+        from harness.integrations.pytest.report import sentence
+        from harness.report.terminal.comparison_tables import units_of
+        from harness.report.words.of_verdict import explained
+
+        session, result = self._session, comparison.result
+        if result is None:
+            return comparison.problem
+        verdict = comparison.verdict(test)
+        if verdict is None:
+            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
+            return sentence("not-compared", why) if session.option("perf_gate") else ""
+        if not session.fails(verdict):
+            return ""
+        session.reported.add((result.comparison.run_id, verdict.case))
+        word = verdict.reason if verdict.status == "failed" else verdict.status
+        return sentence(word, explained(verdict, units_of(result.comparison)), verdict.log)
+
+
+def _is_function(item: pytest.Item) -> bool:
+    """Return whether a test is a benchmark of no suite: by pytest-benchmark's own fixture, or by ours."""
+    return asks_for("benchmark", item, "pytest_benchmark.") and not asks_for("gpu_case", item)
+
+
+def _foreign_benchmark(item: pytest.Item) -> str:
+    """Return the module of a test's fixture benchmark; empty for none, and for pytest-benchmark's."""
+    found: Any = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("benchmark", ())
+    own = not found or asks_for("benchmark", item, "pytest_benchmark.")
+    return "" if own else str(found[-1].func.__module__)
