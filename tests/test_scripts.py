@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from harness.errors import ExitCode
+from harness.errors import ExitCode, MeasureError
 from harness.report.document.document import decode_review
 from harness.run.scripts.call_names import names_of
 from harness.run.scripts.recorder import arrays, frames
-from harness.run.scripts.script_outputs import OutputsCheck
+from harness.run.scripts.script_outputs import OutputsCheck, read_arrays
 from harness.run.scripts.script_process import Done
 from tests.support import caller, commit, git, make_repository
 
@@ -430,6 +430,15 @@ def test_what_differs_from_itself_is_tolerated_four_times(tmp_path):
 
     assert outputs_of(random, random, tmp_path).difference == ""
     assert outputs_of(random, lambda x: random(x) + 0.1, tmp_path).difference
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]\n", b'[["a", "|O", [2], "x"]]\n', b'[["a", "<f4", [9], "x"]]\n1234']
+)
+def test_a_file_of_outputs_that_is_none_is_told(tmp_path, content):
+    (tmp_path / "base.arrays").write_bytes(content)
+    with pytest.raises(MeasureError, match="cannot be read"):
+        read_arrays(tmp_path / "base.arrays")
 
 
 def test_nothing_returned_or_changed_was_not_seen(tmp_path):

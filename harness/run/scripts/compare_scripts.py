@@ -110,6 +110,11 @@ def script_device(spec: str | None) -> DeviceInfo:
     return find_device(spec) if spec else program_device()
 
 
+def only_that_card(device: DeviceInfo, spec: str | None) -> dict[str, str]:
+    """Return the variable by which a script sees the card that was asked for alone; none where none was."""
+    return {"CUDA_VISIBLE_DEVICES": device.uuid} if spec and device.kind == "gpu" and device.uuid else {}
+
+
 def nothing_recorded(command: str) -> NothingRecordedError:
     """Return the error of a script that called no timer."""
     return NothingRecordedError(
@@ -201,7 +206,8 @@ class ComparingScripts:
             raise executable.problem
         self._count = self._count + 1
         folder = self.scratch / f"{side}{self._count}"
-        what = dataclasses.replace(self.settings.recorded, variables=self._caches[side])
+        variables = {**self._caches[side], **only_that_card(self.device, self.settings.device)}
+        what = dataclasses.replace(self.settings.recorded, variables=variables)
         return ScriptServer(executable, folder, what)
 
     @contextmanager

@@ -26,6 +26,7 @@ from harness.run.scripts.compare_scripts import (
     CallFailedError,
     ScriptSettings,
     nothing_recorded,
+    only_that_card,
     sampled,
     script_device,
     tick_of,
@@ -69,7 +70,8 @@ class RunningScript:
             self.observer.opened(self.device)
             scratch = stack.enter_context(scratch_folder())
             sampler = stack.enter_context(Sampler(probe, mark_s=0.1))
-            what = dataclasses.replace(settings.recorded, variables=caches_of(self.executable))
+            variables = {**caches_of(self.executable), **only_that_card(self.device, settings.device)}
+            what = dataclasses.replace(settings.recorded, variables=variables)
             if self.executable.problem is not None:
                 raise self.executable.problem
             server = stack.enter_context(closing(ScriptServer(self.executable, scratch / "script", what)))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.errors import MeasureError
 from harness.measure.protocol import SideName
 from harness.measure.verify import COARSE_SHARE, SELF_DIFFERENCES, SHARES
 from harness.records.types import Outputs
@@ -141,15 +142,18 @@ class _Difference:
 
 
 def read_arrays(path: Path) -> dict[str, OutputArray]:
-    """Return the arrays that a script's process wrote, by name."""
-    with path.open("rb") as file:
-        described = json.loads(file.readline())
-        found = {}
-        for name, dtype, shape, kind in described:
-            count = math.prod(shape)
-            values = np.frombuffer(file.read(count * np.dtype(dtype).itemsize), dtype).reshape(shape)
-            found[name] = OutputArray(values, kind)
-        return found
+    """Return the arrays that a script's process wrote, by name. Raises MeasureError for any other file."""
+    found = {}
+    try:
+        with path.open("rb") as file:
+            for name, dtype, shape, kind in json.loads(file.readline()):
+                size = math.prod(shape) * np.dtype(dtype).itemsize
+                found[str(name)] = OutputArray(
+                    np.frombuffer(file.read(size), dtype).reshape(shape), str(kind)
+                )
+    except (OSError, ValueError, TypeError, MemoryError, OverflowError) as error:
+        raise MeasureError(f"The arrays that the script wrote cannot be read: {error}.") from None
+    return found
 
 
 def _one_sided(name: str, *, in_base: bool) -> Found:
