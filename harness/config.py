@@ -83,6 +83,8 @@ VARIABLES = frozenset(
         # How a comparison of commands and scripts talks to their Pythons.
         "HARNESS_SIDE_MODULES",
         "HARNESS_CALLS",
+        # Where a compared program's results go.
+        "HARNESS_OUT",
         # How the asv plugin talks to its own processes.
         "HARNESS_ASV",
         # How this project's own tests are run.

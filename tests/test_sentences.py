@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -183,13 +182,13 @@ def words(text: str) -> str:
 def faces(verdict: Verdict, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     result = compared(verdict)
     print_comparison([result], ExitCode.REGRESSION)
-    cases: dict[str, Any] = {verdict.case: SimpleNamespace(label="toy.plain@64")}
+    names = {verdict.case: "toy.plain@64"}
     place = SourceLine(path="toy/plain.cu", line=3)
     review: Review = review_of([result], {result.comparison.head.suite: {"plain": place}})
     check = check_run(review, Links())["output"]
     return {
         "terminal": capsys.readouterr().out,
-        "pytest": "\n".join(comparison_lines(result, cases, 120)),
+        "pytest": "\n".join(comparison_lines(result, names, 120)),
         "json": as_json(result)["verdicts"][0].message,
         "comment": comment(review, Links()),
         "summary": summary(review, Links()),
