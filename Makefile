@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Five processes run the tests: what one has compiled the others are to find.
+# Four processes run the tests: what one has compiled the others are to find.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick lint types unit asv nearest bench requirements clean
@@ -50,10 +50,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Five at a time, a file each: more than twice the cores of the smallest machine, as tests wait for sleeps and processes.
-# With four, 84 % of two cores were busy. One takes a gigabyte at most.
+# Four at a time, a file each: twice the cores of the smallest machine, as tests wait for sleeps and processes. With
+# three, nine tenths of two cores were busy. One takes a gigabyte at most.
 unit: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" -n 5 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The asv that lies in $(VENV), whichever it is.
 asv: $(READY)
