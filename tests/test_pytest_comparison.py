@@ -252,7 +252,7 @@ def test_outputs_that_differ_are_noted_if_asked(comparison):
         {"ops.py": SCALE.format(works=True, factor=2), "test_ops.py": test},
         {"ops.py": SCALE.format(works=True, factor=3)},
     )
-    done = comparison.run("--perf-outputs=note", "--benchmark-max-time=0.01")
+    done = comparison.run("--perf-outputs=note", "--perf-budget=0.01", "--benchmark-max-time=0.01")
     done.assert_outcomes(passed=1)
     [(status, _)] = comparison.verdicts_of("gpu_benchmark").values()
     assert status != "failed"
