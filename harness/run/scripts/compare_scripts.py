@@ -52,6 +52,7 @@ _HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
 """Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
 
 
+_IF_MEANT = " If that is meant: --outputs note (in pytest --perf-outputs note) judges its time all the same."
 _TWICE = " Both sides hold their data on the card at once: choose sizes that fit twice."
 
 
@@ -120,7 +121,7 @@ def nothing_recorded(command: str) -> NothingRecordedError:
     return NothingRecordedError(
         f"{command!r} ended well, and called no timer that is known here: Triton's do_bench, "
         "torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function that times "
-        "with --timer NAME, or --timer MODULE:NAME."
+        "with --timer NAME, or --timer MODULE:NAME. With python -I or -E nothing is recorded."
     )
 
 
@@ -375,7 +376,7 @@ class ComparingScripts:
             found = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
             trial.outputs = found.outputs
             if found.difference and not self.settings.only_note_outputs:
-                trial.end("failed", "differs-from-base", f"{found.difference}.", side="head")
+                trial.end("failed", "differs-from-base", f"{found.difference}.{_IF_MEANT}", side="head")
                 return
         try:
             block = turns.block(trial.precision.standard_error)

@@ -37,6 +37,7 @@ class Timer:
         every: dict[str, Any] | None = None,
         read: Callable[[Any], Sequence[float]] | None = None,
         labels: tuple[str, ...] = (),
+        held: bool = False,
         clock: Callable[[Any], tuple[str, str]] | None = None,
         names: Callable[[Any], tuple[str, dict[str, Any]]] = lambda _fn: ("", {}),
     ) -> None:
@@ -50,6 +51,8 @@ class Timer:
         self.every = every or {}
         """Arguments that have it return each time it took."""
         self.read = read or _numbers
+        self.held = held
+        """True where launches are timed behind a hold in its place, once PyTorch has opened a card."""
         self.labels = labels
         """Arguments that say what it times."""
 
@@ -115,7 +118,7 @@ _GPU_BENCHMARK = Timer(
 )
 TIMERS: dict[str, dict[str, Timer]] = {
     "triton.testing": {
-        "do_bench": Timer("do_bench", l2="cold", brief=_TRITON, every=_ALL),
+        "do_bench": Timer("do_bench", l2="cold", brief=_TRITON, every=_ALL, held=True),
         "do_bench_cudagraph": Timer("do_bench_cudagraph", brief={"rep": _TRITON["rep"]}, every=_ALL),
     },
     "tilelang.profiler.bench": {"do_bench": _TILELANG},
@@ -209,7 +212,7 @@ class LibraryCall(TimedCall):
         return {name: of(budget_ms) for name, of in self._timer.brief.items()}
 
     def sample(self, budget_ms: float) -> tuple[list[float], int]:
-        if self._timer.name == "do_bench" and device_clock() is not None and "torch" in sys.modules:
+        if self._timer.held and torch_on_card() is not None:
             if self._cold is None:
                 self._cold = ColdLaunches(self.run, self._given.get("grad_to_none") or ())
             return self._cold.times_ns(budget_ms), 1
@@ -332,10 +335,16 @@ class OwnCall(TimedCall):
         return self._result
 
 
+def torch_on_card() -> Any:
+    """Return PyTorch where it has opened a card; else None."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_initialized() else None
+
+
 def device_clock() -> Callable[[Callable[[], Any], int], float] | None:
     """Return what times so many calls by events of the framework in use; None where none uses a card."""
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and torch.cuda.is_initialized():
+    torch, cupy = torch_on_card(), sys.modules.get("cupy")
+    if torch is not None:
         events = lambda: torch.cuda.Event(enable_timing=True)  # noqa: E731
         return lambda run, count: _between(events, run, count, _torch_ms)
     if cupy is not None:
@@ -345,8 +354,8 @@ def device_clock() -> Callable[[Callable[[], Any], int], float] | None:
 
 def hold(duration_ns: float) -> None:
     """Keep PyTorch's card busy for about so long, so that the host is ahead of what it times next."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    torch = torch_on_card()
+    if torch is not None:
         torch.cuda._sleep(int(min(duration_ns, _LONGEST_HOLD_NS) * _CYCLES_PER_NS))
 
 
