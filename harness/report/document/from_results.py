@@ -96,6 +96,7 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         driver=device.driver,
         compiler=toolchain.compiler if toolchain else "",
         executables="processes_a_block" in comparison.settings,
+        scripts="script" in comparison.settings,
         head_dirty=comparison.head.dirty,
         margin=_setting(comparison, "margin"),
         tolerance=_setting(comparison, "tolerance"),

@@ -195,7 +195,7 @@ class View:
         for each in self.groups.slower[: self.paragraphs] if base and head else ():
             if each.card.suite in _OF_PYTEST:
                 tests.setdefault((each.card.device, each.card.spec), []).append(each)
-            elif not each.card.executables:
+            elif not (each.card.executables or each.card.scripts):
                 place = (each.card.device, each.card.spec, each.card.suite)
                 of_cards.setdefault(place, []).append(each.case)
         for (device, spec), found in tests.items():
@@ -233,12 +233,12 @@ class View:
     def check(self, found: CaseOnCard) -> str:
         """Return the command that shows the failure of a case again: one side alone differs from nothing.
 
-        Empty for executables, which have commands of their own.
+        Empty for executables and scripts, which have commands of their own.
         """
         base, head = self.review.base, self.review.head
         if found.card.suite in _OF_PYTEST:
             return self._in_pytest([found], compare=found.case.reason == "differs-from-base")
-        if found.card.executables:
+        if found.card.executables or found.card.scripts:
             return ""
         if found.case.reason == "differs-from-base" and base and head:
             return f"harness compare {base[:10]} {head[:10]} {found.label}"
