@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -18,13 +17,12 @@ from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
 from harness.judgement.identities import without_time
 from harness.judgement.noise import noise_apart
-from harness.judgement.statistics.paired import trimmed_mean
 from harness.measure.protocol import SideName
-from harness.measure.quads import Order, PairSettings, wanted_quads
+from harness.measure.quads import PairSettings
 from harness.records.imports.imported import identifier
 from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
-from harness.records.types import CaseBlock, Comparison, DeviceInfo, PairedBlock, Quad, Verdict
+from harness.records.types import CaseBlock, Comparison, DeviceInfo, Verdict
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
 from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, name_of
@@ -33,24 +31,11 @@ from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import OutputsCheck
-from harness.run.scripts.script_process import (
-    Call,
-    Done,
-    RaisedError,
-    Recorded,
-    ScriptProcess,
-    ScriptServer,
-)
-from harness.run.two_workers import ORDERS, SIDES, most_ahead
+from harness.run.scripts.script_process import Call, Recorded, ScriptProcess, ScriptServer
+from harness.run.scripts.script_turns import CallFailedError, Turns
+from harness.run.two_workers import SIDES, most_ahead
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
-
-BUDGET_MS = 10.0
-"""Length of a slot; a launch that takes longer is a slot by itself."""
-WARM_UP_MS = 50.0
-_HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
-"""Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
-
 
 _IF_MEANT = " If that is meant: --outputs note (in pytest --perf-outputs note) judges its time all the same."
 _TWICE = " Both sides hold their data on the card at once: choose sizes that fit twice."
@@ -58,16 +43,6 @@ _TWICE = " Both sides hold their data on the card at once: choose sizes that fit
 
 class NothingRecordedError(MeasureError):
     reason = "nothing-recorded"
-
-
-class ChangedCallsError(MeasureError):
-    reason = "other-calls"
-
-
-class CallFailedError(MeasureError):
-    """A call that cannot be measured; the script goes on."""
-
-    reason = "not-measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,23 +98,6 @@ def nothing_recorded(command: str) -> NothingRecordedError:
         "torch.utils.benchmark.Timer, cupyx.profiler.benchmark and the like. Name the function that times "
         "with --timer NAME, or --timer MODULE:NAME. With python -I or -E nothing is recorded."
     )
-
-
-def sampled(process: ScriptProcess, budget_ms: float, timeout_s: float) -> Done:
-    """Return one slot of the call that a script waits at. Raises CallFailedError, and what `order` raises."""
-    found = process.order(timeout_s, do="sample", budget_ms=budget_ms)
-    if isinstance(found, Done) and found.times_ns:
-        return found
-    error = CallFailedError("The timer returned no time.")
-    if isinstance(found, RaisedError):
-        error = CallFailedError(f"The timed function raised {found.error}: {found.message}")
-    error.side = process.side
-    raise error
-
-
-def tick_of(call: Call) -> float:
-    """Return the resolution of a call's clock in nanoseconds."""
-    return _HOST_TICK_NS if call.clock == "host" else _EVENT_TICK_NS
 
 
 class ComparingScripts:
@@ -358,7 +316,10 @@ class ComparingScripts:
                 for case in cases:
                     self.observer.started(case.trial.id)
                     self._at_call(
-                        _Turns(sides, order, self.settings, self.pair, self._rng), case, sampler, journal
+                        Turns(sides, order, self.settings.timeout_s, self.pair, self._rng),
+                        case,
+                        sampler,
+                        journal,
                     )
                     self.observer.measured(case.trial.id)
             except HarnessError as error:
@@ -367,11 +328,9 @@ class ComparingScripts:
                     if not case.trial.settled:
                         case.trial.end("failed", error.reason, message, error.log, side=error.side)
 
-    def _at_call(
-        self, turns: _Turns, case: _ScriptCase, sampler: Sampler, journal: ComparisonJournal
-    ) -> None:
+    def _at_call(self, turns: Turns, case: _ScriptCase, sampler: Sampler, journal: ComparisonJournal) -> None:
         trial = case.trial
-        turns.reach(case.places, self._names, trial)
+        turns.reach(case.places, self._names, trial.id)
         if trial.outputs is None:
             found = OutputsCheck(turns.observe, self.scratch, self.settings.rtol).run()
             trial.outputs = found.outputs
@@ -428,96 +387,3 @@ def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:
 
 def _measured_times(case: _ScriptCase) -> int:
     return len(case.trial.rounds) + len(case.trial.again)
-
-
-@dataclass(slots=True)
-class _Turns:
-    """Two processes of a script at one call, of which one works at a time."""
-
-    sides: Mapping[SideName, ScriptProcess]
-    order: Sequence[SideName]
-    settings: ScriptSettings
-    pair: PairSettings
-    rng: random.Random
-
-    @property
-    def pids(self) -> list[int]:
-        return [each.pid for each in self.sides.values()]
-
-    def reach(
-        self, places: Mapping[SideName, int], names: Mapping[SideName, Sequence[CallName]], trial: CaseTrial
-    ) -> None:
-        """Let both sides run to their calls. Raises ChangedCallsError where a script goes another way."""
-
-        def reach(side: SideName) -> None:
-            process = self.sides[side]
-            while process.calls <= places[side]:
-                if process.reach(self.settings.timeout_s) is None:
-                    error = ChangedCallsError(
-                        f"{process.executable.command!r} made {len(names[side])} timing calls in its first "
-                        f"process, and ended after {process.calls} in a later one, before {trial.id}. A "
-                        "script has to measure the same in each run."
-                    )
-                    error.side = side
-                    raise error
-
-        with ThreadPoolExecutor(len(SIDES)) as pool:
-            try:
-                list(pool.map(reach, self.order))
-            except KeyboardInterrupt:
-                for each in self.sides.values():
-                    each.close()
-                raise
-
-    def observe(self, side: SideName, path: str, rolled: bool) -> Done | RaisedError:
-        return self.sides[side].order(self.settings.timeout_s, do="outputs", path=path, rolled=rolled)
-
-    def block(self, standard_error: float) -> PairedBlock:
-        """Measure quads of the call that both sides wait at. Raises CallFailedError."""
-        warm: dict[SideName, Done] = {}
-        for side in self.order:
-            for budget_ms in (BUDGET_MS, WARM_UP_MS):
-                warm[side] = self._sample(side, budget_ms)
-        slowest_ns = max(trimmed_mean(each.times_ns) for each in warm.values())
-        budget_ms = max(BUDGET_MS, 3 * slowest_ns / 1e6)
-        settings = dataclasses.replace(
-            self.pair, standard_error=max(self.pair.standard_error, standard_error)
-        )
-        quads: list[Quad] = []
-        launches = 0
-        spent_s = 0.0
-        began_ns = time.monotonic_ns()
-        while len(quads) < wanted_quads(quads, settings, settings.min_quads):
-            if quads and len(quads) >= settings.min_quads and spent_s > settings.max_time_s:
-                break
-            quad, launches = self._quad(budget_ms)
-            quads.append(quad)
-            spent_s = (time.monotonic_ns() - began_ns) / 1e9
-        call = self.sides["head"].at
-        assert call is not None
-        return PairedBlock(
-            quads=tuple(quads),
-            launches_per_slot=launches,
-            l2="cold" if call.l2 == "cold" else "hot",
-            clock=call.clock,
-            tick_ns=tick_of(call),
-            warmup_s=None,
-            settled=None,
-            gpu_s=spent_s,
-            in_turns=True,
-        )
-
-    def _quad(self, budget_ms: float) -> tuple[Quad, int]:
-        order: Order = self.rng.choice(("ABBA", "BAAB"))
-        slots = [self._sample(side, budget_ms) for side in ORDERS[order]]
-        a, b, c, d = (trimmed_mean(each.times_ns) for each in slots)
-        quad = Quad(
-            order=order,
-            times_ns=(a, b, c, d),
-            started_ns=slots[0].started_ns,
-            ended_ns=slots[-1].ended_ns,
-        )
-        return quad, min(each.launches * len(each.times_ns) for each in slots)
-
-    def _sample(self, side: SideName, budget_ms: float) -> Done:
-        return sampled(self.sides[side], budget_ms, self.settings.timeout_s)

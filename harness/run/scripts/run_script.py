@@ -21,18 +21,14 @@ from harness.run.importing import HEADLINE
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.call_names import CallName, names_of
 from harness.run.scripts.compare_scripts import (
-    BUDGET_MS,
-    WARM_UP_MS,
-    CallFailedError,
     ScriptSettings,
     nothing_recorded,
     only_that_card,
-    sampled,
     script_device,
-    tick_of,
 )
 from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_process import Call, Done, ScriptProcess, ScriptServer
+from harness.run.scripts.script_turns import BUDGET_MS, WARM_UP_MS, CallFailedError, sampled, tick_of
 from harness.suite.case_id import CaseId
 from harness.system.files import scratch_folder
 
