@@ -6,7 +6,7 @@ A stand-in of Triton times by a clock that each operation moves on, so verdicts 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pytest
@@ -394,17 +394,19 @@ def test_arrays_are_reached_through_partials_methods_and_containers():
     assert found == {"fn.weight", "fn.parts[0]['bias']"}
 
 
-def outputs_of(base, head, tmp_path, rtol=None, again=None):
+def outputs_of(base, head, tmp_path, rtol=None, x_at_head=None):
     """Compare what two functions of x return, as two processes would."""
     sides = {"base": base, "head": head}
     observed = {}
     for side, function in sides.items():
         x = np.linspace(-1, 1, 64, dtype="f4")
+        if side == "head" and x_at_head is not None:
+            x = x_at_head
         run = lambda function=function, x=x: function(x)  # noqa: E731
         observed[side] = arrays.Observed(run, lambda x=x: x, ())
 
-    def observe(side, path, rolled):
-        told = observed[side].once(1, path=path, rolled=rolled)
+    def observe(side, asked):
+        told = observed[side].once(1, **asdict(asked))
         return Done(inputs=told["inputs"], outputs=told["outputs"], written=told["written"])
 
     return OutputsCheck(observe, tmp_path, rtol).run()
@@ -439,6 +441,30 @@ def test_a_file_of_outputs_that_is_none_is_told(tmp_path, content):
     (tmp_path / "base.arrays").write_bytes(content)
     with pytest.raises(MeasureError, match="cannot be read"):
         read_arrays(tmp_path / "base.arrays")
+
+
+def add_one(x):
+    x += 1
+    return 2 * x
+
+
+def add_more(x):
+    x += 1
+    x[3] += 0.1
+    return 2 * x
+
+
+@pytest.mark.parametrize("function", [lambda x: 2 * x, add_one])
+def test_floats_that_nobody_seeded_are_bases_on_both_sides(tmp_path, function):
+    of_head = np.random.default_rng(1).normal(size=64).astype("f4")
+    found = outputs_of(function, function, tmp_path, x_at_head=of_head)
+    assert (found.difference, found.reason, found.error) == ("", "", 0.0)
+    assert outputs_of(function, add_more, tmp_path, x_at_head=of_head).difference
+
+
+def test_other_indices_are_named_and_nothing_is_compared(tmp_path):
+    found = outputs_of(lambda x: x + 1, lambda x: x + 1, tmp_path, x_at_head=np.arange(64))
+    assert (found.reason, found.array, found.difference) == ("inputs-differ", "x", "")
 
 
 def test_nothing_returned_or_changed_was_not_seen(tmp_path):

@@ -313,6 +313,8 @@ class Outputs:
     reason: str = ""
     """Stable code that says why outputs were compared with nothing: inputs-differ, not-seen, not-compared or
     random."""
+    array: str = ""
+    """Name of an input that base and head do not have alike; empty for none."""
 
 
 RowStatus = Literal["measured", "verified", "ran", "built", "not-built", "skipped", "failed"]

@@ -56,7 +56,7 @@ _NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[An
 _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),
     (Identifier, "kernel"),
-    (Annotated[str, Meta(pattern=rf"^([A-Za-z_][A-Za-z0-9_]{{0,99}})?{_END}")], "function"),
+    (Annotated[str, Meta(pattern=rf"^([A-Za-z_][A-Za-z0-9_]{{0,99}})?{_END}")], "array function"),
     (Code, "reason"),
     (Words, "arch binary_sha256 code_sha256 driver dtype measured_at source_sha256"),
     (Text, "message"),

@@ -140,7 +140,8 @@ def _outputs(case: Verdict) -> str:
     if outputs is None or outputs.held_to == "reference" or case.status == "failed":
         return ""
     if outputs.held_to == "nothing":
-        return _NOT_COMPARED.get(outputs.reason, "Outputs were not compared.")
+        which = f" ({outputs.array})" if outputs.array else ""
+        return _NOT_COMPARED.get(outputs.reason, "Outputs were not compared.").format(which=which)
     whose = "base" if outputs.held_to == "base" else outputs.function or "a function"
     near = "within the tolerance"
     if outputs.error is not None:
@@ -149,7 +150,7 @@ def _outputs(case: Verdict) -> str:
 
 
 _NOT_COMPARED: Mapping[str, str] = {
-    "inputs-differ": "Inputs differ: outputs were not compared.",
+    "inputs-differ": "Inputs differ{which}: outputs were not compared.",
     "not-seen": "Outputs were not seen.",
     "differ": "Outputs differ from base's, which --outputs note allows.",
     "raised": "Outputs were not compared: the function raised when it ran once more for that.",

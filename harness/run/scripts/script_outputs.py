@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from harness.errors import MeasureError
 from harness.measure.protocol import SideName
 from harness.measure.verify import COARSE_SHARE, SELF_DIFFERENCES, SHARES
+from harness.records.imports.imported import identifier
 from harness.records.types import Outputs
 from harness.run.scripts.script_process import Done, RaisedError
 
@@ -38,6 +40,8 @@ class Found:
     """Largest difference in units of the tolerance, 0 for the same bits; None where nothing was compared."""
     reason: str = ""
     """Code why nothing was compared."""
+    array: str = ""
+    """Name of an input that differs, as an identifier."""
 
     @property
     def outputs(self) -> Outputs:
@@ -45,12 +49,26 @@ class Found:
         if self.difference:
             return Outputs(held_to="nothing", reason="differ")
         if self.reason:
-            return Outputs(held_to="nothing", reason=self.reason)
+            return Outputs(held_to="nothing", reason=self.reason, array=self.array)
         return Outputs(held_to="base", error=self.error)
 
 
-Observe = Callable[[SideName, str, bool], Done | RaisedError]
-"""Has one side run its function once: side, file for the values or none, on rolled data or the author's."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """An order to run a function once, and to tell its outputs. Paths are empty where nothing is written."""
+
+    path: str = ""
+    """File for the values of outputs."""
+    rolled: bool = False
+    """True runs it on the author's data moved on by one element."""
+    inputs_to: str = ""
+    """File for the floats of inputs."""
+    inputs_from: str = ""
+    """File of such floats, which take the place of its own."""
+
+
+Observe = Callable[[SideName, Observation], Done | RaisedError]
+"""Has one side carry out an observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +91,52 @@ class OutputsCheck:
         return rolled if found.reason and not rolled.reason else found
 
     def _compared(self, *, rolled: bool) -> Found:
-        seen = self._both(rolled=rolled, write=False)
+        asked = Observation(rolled=rolled)
+        seen = self._both(asked)
         if isinstance(seen, Found):
             return seen
+        if seen["base"].outputs != seen["head"].outputs and _differing_inputs(seen):
+            asked = dataclasses.replace(asked, inputs_to=str(self.scratch / "inputs.arrays"))
+            seen = self._both(asked)
+            if isinstance(seen, Found):
+                return seen
         base, head = seen["base"], seen["head"]
         if not base.outputs and not head.outputs:
             return Found(reason="not-seen")
         if base.outputs == head.outputs:
             return Found(error=0.0)
         changed = {*base.outputs, *head.outputs}
-        if any(
-            head.inputs.get(name, digest) != digest
-            for name, digest in base.inputs.items()
-            if name not in changed
-        ):
-            return Found(reason="inputs-differ")
-        return self._by_values(rolled=rolled)
+        if other := next((name for name in _differing_inputs(seen) if name not in changed), ""):
+            return Found(reason="inputs-differ", array=identifier(other))
+        return self._by_values(asked)
 
-    def _both(self, *, rolled: bool, write: bool) -> dict[SideName, Done] | Found:
+    def _both(self, asked: Observation) -> dict[SideName, Done] | Found:
+        """Run both sides; head takes what base was asked to write of its inputs."""
         seen: dict[SideName, Done] = {}
-        sides: tuple[SideName, ...] = ("base", "head")
-        for side in sides:
-            path = str(self.scratch / f"{side}.arrays") if write else ""
-            done = self.observe(side, path, rolled)
+        of_sides: dict[SideName, Observation] = {
+            "base": asked,
+            "head": dataclasses.replace(asked, inputs_to="", inputs_from=asked.inputs_to),
+        }
+        for side, of_side in of_sides.items():
+            path = str(self.scratch / f"{side}.arrays") if asked.path else ""
+            done = self.observe(side, dataclasses.replace(of_side, path=path))
             if isinstance(done, RaisedError):
                 return Found(reason="raised")
-            if write and not done.written:
+            if path and not done.written:
                 return Found(reason="too-large")
             seen[side] = done
         return seen
 
-    def _by_values(self, *, rolled: bool) -> Found:
-        seen = self._both(rolled=rolled, write=True)
+    def _by_values(self, asked: Observation) -> Found:
+        again = dataclasses.replace(asked, path=str(self.scratch / "again.arrays"))
+        seen = self._both(again)
         if isinstance(seen, Found):
             return seen
         base, head = (read_arrays(self.scratch / f"{side}.arrays") for side in ("base", "head"))
-        again = self.observe("base", str(self.scratch / "again.arrays"), rolled)
-        own = read_arrays(self.scratch / "again.arrays") if isinstance(again, Done) and again.written else {}
-        limit = _ROLLED if rolled else 1.0
+        once_more = self.observe("base", again)
+        has_values = isinstance(once_more, Done) and once_more.written
+        own = read_arrays(Path(again.path)) if has_values else {}
+        limit = _ROLLED if asked.rolled else 1.0
         worst = 0.0
         for name in dict.fromkeys((*base, *head)):
             if name not in base or name not in head:
@@ -122,10 +148,16 @@ class OutputsCheck:
                 )
             found = _difference(one, other, own.get(name), self.rtol)
             if found.error > limit:
-                data = " with its floats moved on by one element" if rolled else ""
+                data = " with its floats moved on by one element" if asked.rolled else ""
                 return Found(f"{name}{data} {found.words}", error=found.error)
             worst = max(worst, found.error)
         return Found(error=worst)
+
+
+def _differing_inputs(seen: Mapping[SideName, Done]) -> list[str]:
+    """Return names of arrays that the two sides' functions did not find alike."""
+    at_head = seen["head"].inputs
+    return [name for name, digest in seen["base"].inputs.items() if at_head.get(name, digest) != digest]
 
 
 @dataclass(frozen=True, slots=True)

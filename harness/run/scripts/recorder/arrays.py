@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import random
 import sys
 import types
@@ -171,12 +172,14 @@ class Observed:
     def digests(self) -> dict[str, str]:
         return {name: self._fixed.get(name) or digest(value) for name, value in self.inputs.items()}
 
-    def once(self, seed: int, *, path: str = "", rolled: bool = False) -> dict[str, Any]:
+    def once(
+        self, seed: int, *, path: str = "", rolled: bool = False, inputs_to: str = "", inputs_from: str = ""
+    ) -> dict[str, Any]:
         """Run the function once on the author's data, or on these rolled by one element.
 
         Returns digests of the inputs before, and of what it returned, what it changed, and gradients of
-        leaves; nothing where no array can be rolled. `path` has their values written to a file. Every array
-        is put back afterwards.
+        leaves; nothing where no array can be rolled. `path` has their values written to a file. Inputs are
+        written to one file, and floats of another put in their place. Every array is put back afterwards.
         """
         if rolled and not any(map(_can_roll, self.inputs.values())):
             return {}
@@ -188,6 +191,10 @@ class Observed:
                 leaf.grad = None
             if rolled:
                 self._roll()
+            if inputs_to:
+                _write({name: each for name, each in self.inputs.items() if _can_roll(each)}, inputs_to)
+            if inputs_from:
+                self._take(inputs_from)
             before = self.digests()
             seed_all(seed)
             returned = self._run()
@@ -220,6 +227,17 @@ class Observed:
     def _roll(self) -> None:
         for value in filter(_can_roll, self.inputs.values()):
             _assign(value, _rolled(value))
+
+    def _take(self, path: str) -> None:
+        """Put the floats of a file in the place of arrays with the same name and shape."""
+        import numpy as np
+
+        with open(path, "rb") as file:
+            for name, dtype, shape, _ in json.loads(file.readline()):
+                values = np.frombuffer(file.read(math.prod(shape) * np.dtype(dtype).itemsize), dtype)
+                mine = self.inputs.get(name)
+                if mine is not None and _can_roll(mine) and list(mine.shape) == shape:
+                    _assign(mine, _like(mine, values.reshape(shape).copy()))
 
     def _put_back(self, kept: dict[str, Any]) -> None:
         for name, value in self.inputs.items():
@@ -254,6 +272,13 @@ def _rolled(value: Any) -> Any:
         return value.detach().roll(1)
     module: Any = sys.modules[type(value).__module__.partition(".")[0]]
     return module.roll(value, 1)
+
+
+def _like(value: Any, elements: Any) -> Any:
+    """Return an array of NumPy as one of the framework of `value`."""
+    if _is_torch(value):
+        return sys.modules["torch"].from_numpy(elements)
+    return elements if type(value).__module__ == "numpy" else sys.modules["cupy"].asarray(elements)
 
 
 def _assign(value: Any, elements: Any) -> None:

@@ -104,7 +104,8 @@ class Recording:
     def _outputs(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
         if self._observed is None:
             self._observed = arrays.Observed(call.run, call.fn, call.roots)
-        return self._observed.once(self._seed, path=order["path"], rolled=order["rolled"])
+        asked = {name: order[name] for name in ("path", "rolled", "inputs_to", "inputs_from")}
+        return self._observed.once(self._seed, **asked)
 
     # Patches
 
