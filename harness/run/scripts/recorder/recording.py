@@ -10,7 +10,7 @@ import sys
 import time
 import types
 
-from . import arrays, frames, timers
+from . import arrays, autotuning, frames, timers
 from .link import Link
 
 TYPE_CHECKING = False
@@ -122,6 +122,8 @@ class Recording:
         self.patch_own(module)
         if name == "numpy.random":
             _seed_generators(module, self._seed)
+        if name == autotuning.MODULE:
+            autotuning.keep_tuned(module)
         if name == "torch.cuda":
             self._wait_before(module)
         if name in _WITH_DEVICE:
@@ -246,7 +248,8 @@ class ImportHook:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *_SEEDED, *_WITH_DEVICE, "torch.cuda"}
+        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *_SEEDED, *_WITH_DEVICE}
+        self._wanted |= {"torch.cuda", autotuning.MODULE}
         self._wanted.update(place for each in recording.own if (place := each.rpartition(":")[0]))
         self._anywhere = any(":" not in each for each in recording.own)
         self._asked: set[str] = set()
