@@ -5,6 +5,7 @@ A stand-in of Triton times by a clock that each operation moves on, so verdicts 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import sys
@@ -16,11 +17,15 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode, MeasureError
+from harness.judgement.case_trial import bare_verdict
 from harness.report.document.document import decode_review
+from harness.report.terminal.comparison_tables import _print_reasons
+from harness.report.words.of_verdict import PROCESSES
 from harness.run.scripts.call_names import names_of
 from harness.run.scripts.recorder import arrays, autotuning, frames, timers
 from harness.run.scripts.script_outputs import OutputsCheck, read_arrays
 from harness.run.scripts.script_process import Done
+from harness.suite.problem import Case
 from tests.support import caller, commit, git, make_repository
 
 TESTING = """
@@ -143,6 +148,35 @@ def test_outputs_that_differ_from_base_fail_and_have_no_time(compare, changed):
     wrong = [name for name, each in said.items() if each["reason"] == "differs-from-base"]
     assert wrong == (["relu[]"] if "write" in changed else ["softmax[n=256]", "softmax[n=512]"])
     assert all(said[name]["time"] is None for name in wrong)
+
+
+MANY = """
+import triton
+for n in range(300):
+    triton.testing.do_bench(lambda: n)
+"""
+
+
+def test_a_budget_ends_within_a_pair_of_processes(compare):
+    done = compare(files(MANY), files(MANY), "--budget", "0.05")
+    said = verdicts_of(done).values()
+    assert {each["reason"] for each in said} == {"budget-spent"}
+    assert 0 < sum(each["time"] is not None or each["gpu_s"] > 0 for each in said) < 300
+
+
+def test_of_many_verdicts_the_gravest_are_explained(capsys):
+    many = [
+        dataclasses.replace(
+            bare_verdict(f"a.b[n={n}]", Case("a", "b", {"n": n}), "inconclusive", "too-noisy"),
+            message=f"{n}.",
+        )
+        for n in range(150)
+    ]
+    grave = bare_verdict("a.c[]", Case("a", "c", {}), "failed", "differs-from-base")
+    _print_reasons([*many, grave], "", units=PROCESSES)
+    told = capsys.readouterr().out
+    assert told.startswith("failed a.c[]")
+    assert told.endswith("51 more lines of reasons: --json has them all.\n")
 
 
 def test_outputs_that_differ_may_be_only_noted(compare):

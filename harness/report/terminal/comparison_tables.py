@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from textwrap import indent
 from typing import Any, TypeAlias
 
@@ -52,6 +52,8 @@ _ORDER = (
 )
 _QUIET = ("identical", "unchanged")
 """Verdicts that the table says enough of."""
+_MOST_REASONS = 100
+"""Number of lines on verdicts that somebody has to act on, after which the rest is counted."""
 _PAIRS = ("pair of processes", "pairs of processes")
 _NOTHING = "nothing"
 
@@ -223,8 +225,13 @@ def _print_reasons(
         out.print(told, style="dim")
     for change in changes:
         out.print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
-    for line in lines_of(verdicts, units):
+    if len(verdicts) > _MOST_REASONS:  # so that what is left out matters least
+        verdicts = sorted(verdicts, key=lambda verdict: (*FAILING, *_QUIET).index(verdict.status))
+    lines = lines_of(verdicts, units)
+    for line in islice(lines, _MOST_REASONS):
         out.print(line)
+    if left := sum(1 for _ in lines):
+        out.print(f"{left:,} more lines of reasons: --json has them all.", style="dim")
 
 
 def _limits_in_words(policy: Policy) -> str:

@@ -340,15 +340,19 @@ class ComparingScripts:
 
     def _measure(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
         while wanting := [case for case in cases if not case.trial.settled]:
-            if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
+            if self._is_spent:
                 for case in wanting:
                     case.trial.interrupt("budget-spent")
             else:
                 self._pair(in_order(wanting), journal)
             settle(self._trials, self.policy)
 
+    @property
+    def _is_spent(self) -> bool:
+        return self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s
+
     def _pair(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
-        """Measure these calls, in their order, in a fresh process of each side."""
+        """Measure these calls, in their order, in a fresh process of each side, while the budget lasts."""
         self._pairs += 1
         confirming = all(case.trial.confirming for case in cases)
         self.observer.process(self._pairs, len(cases), "confirm" if confirming else "look")
@@ -357,6 +361,8 @@ class ComparingScripts:
             try:
                 sides = stack.enter_context(self._next_pair())
                 for case in cases:
+                    if self._is_spent:
+                        break
                     self.observer.started(case.trial.id)
                     self._at_call(
                         Turns(sides, order, self.settings.timeout_s, self.pair, self._rng),
