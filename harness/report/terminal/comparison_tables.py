@@ -156,8 +156,9 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         rows = result.every_verdict
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
         print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
-        rests_on = of_executables(result.comparison) or calibrated(
-            result.calibration, result.comparison.device, rows
+        comparison = result.comparison
+        rests_on = of_executables(comparison) or calibrated(
+            result.calibration, comparison.device, rows, of_script="script" in comparison.settings
         )
         if any(each.block.in_turns for each in result.blocks):
             rests_on = f"{rests_on} {IN_TURNS}".lstrip()
@@ -241,10 +242,12 @@ def _limits_in_words(policy: Policy) -> str:
     )
 
 
-def calibrated(known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[Verdict]) -> str:
+def calibrated(
+    known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[Verdict], *, of_script: bool = False
+) -> str:
     """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
     if known is None or not known.verdicts:
-        return basis(0, 0, "") if any(case.time for case in cases) else ""
+        return basis(0, 0, "", of_script=of_script) if any(case.time for case in cases) else ""
     told = basis(known.verdicts, known.false_alarms, known.measured_at)
     if known.driver != device.driver:
         told += f" Since then the driver went from {known.driver} to {device.driver}: calibrate again."

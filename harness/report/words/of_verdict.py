@@ -246,10 +246,11 @@ EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process 
 IN_TURNS = "Functions had a process for each side, in turns."
 
 
-def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
+def basis(verdicts: int, false_alarms: int, measured_at: str, *, of_script: bool = False) -> str:
     """Return what a calibration with so many verdicts, 0 for none, tells of false alarms on a device."""
     if not verdicts:
-        return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
+        more = " --script COMMAND" if of_script else ""
+        return f"Not calibrated: how processes differ here is assumed. Run 'harness calibrate{more}' once."
     told = f"{counted(false_alarms, 'false alarm')} in {counted(verdicts, 'verdict')} of code against itself"
     if false_alarms > verdicts:
         return f"The calibration makes no sense: {told}."
