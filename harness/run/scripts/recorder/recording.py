@@ -119,6 +119,8 @@ class Recording:
             module.Mark.run = functools.partialmethod(_run_report)
         if name == timers.TORCH_TIMER:
             self._patch_torch(module.Timer)
+        if name == timers.PYTEST_FIXTURE:
+            self._patch_pytest(module.BenchmarkFixture)
         self.patch_own(module)
         if name == "numpy.random":
             _seed_generators(module, self._seed)
@@ -187,6 +189,23 @@ class Recording:
             return self.take(
                 lambda: timers.TorchCall(timer, method, original, args, kwargs),
                 lambda: original(timer, *args, **kwargs),
+            )
+
+        return recorded
+
+    def _patch_pytest(self, kind: Any) -> None:
+        pedantic = kind.pedantic
+        kind.__call__ = self._of_pytest(pedantic, kind.__call__)
+        kind.pedantic = self._of_pytest(pedantic, pedantic)
+
+    def _of_pytest(self, pedantic: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def recorded(fixture: Any, *args: Any, **kwargs: Any) -> Any:
+            if not timers.times_by_itself(fixture):
+                return original(fixture, *args, **kwargs)
+            return self.take(
+                lambda: timers.PytestCall(fixture, pedantic, original, args, kwargs),
+                lambda: original(fixture, *args, **kwargs),
             )
 
         return recorded

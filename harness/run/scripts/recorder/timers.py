@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 import sys
 import time
 
@@ -10,7 +12,7 @@ from . import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 _MS, _US, _S = 1e6, 1e3, 1e9
@@ -22,6 +24,9 @@ _HEAD_START = 1.5
 _LONGEST_HOLD_NS = 20e6
 _CYCLES_PER_NS = 1.5
 """Clock by which a hold is counted: on a faster one it is a little shorter."""
+_SHORTEST_ROUND_NS = 1e6
+"""Time of a round of pytest-benchmark; a shorter one would measure the clock and the loop as well."""
+_MOST_ROUNDS = 200
 
 
 class Timer:
@@ -114,7 +119,7 @@ _GPU_BENCHMARK = Timer(
         call.clock.name if call.clock.l2 == "cold" else "host",
         call.clock.l2,
     ),
-    names=lambda call: (call.test, dict(call.params)),
+    names=lambda call: (call.test, plain_params(call.params)),
 )
 TIMERS: dict[str, dict[str, Timer]] = {
     "triton.testing": {
@@ -136,6 +141,9 @@ TIMERS: dict[str, dict[str, Timer]] = {
     "harness.integrations.pytest.function_timing": {"time_function": _GPU_BENCHMARK},
 }
 """Timers by the module that defines them, and by name."""
+PYTEST_FIXTURE = "pytest_benchmark.fixture"
+_REPLAYING = "harness.integrations.pytest.fixture"
+"""Module of the clock by which gpu_benchmark shows pytest-benchmark times that it took itself."""
 TORCH_TIMER = "torch.utils.benchmark.utils.timer"
 TORCH_METHODS = ("timeit", "blocked_autorange", "adaptive_autorange")
 
@@ -333,6 +341,109 @@ class OwnCall(TimedCall):
 
     def result(self) -> Any:
         return self._result
+
+
+class PytestCall(TimedCall):
+    """A call of pytest-benchmark's fixture `benchmark`, whose own `pedantic` runs and times every round.
+
+    So setup, teardown, the garbage collector and the timer are as the author has them. Calls of the function
+    are as many as the comparison needs, whatever number of rounds the author asks for.
+    """
+
+    timer = "pytest-benchmark"
+
+    def __init__(
+        self,
+        fixture: Any,
+        pedantic: Callable[..., Any],
+        original: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self._fixture, self._pedantic = fixture, pedantic
+        bound = inspect.signature(original).bind(fixture, *args, **kwargs).arguments
+        (_, _), (_, self.fn), *given = bound.items()
+        self._given = dict(given)
+        self.roots = (*self._given.get("args", ()), *(self._given.get("kwargs") or {}).values())
+        self.test, self.params = fixture.fullname, plain_params(fixture.params or {})
+        # A function that `benchmark` times has to bear any number of calls; one of `pedantic` may not.
+        self._warmups = self._given.get("warmup_rounds", 0) if original is pedantic else 1
+        self._iterations = 0
+        self._round_ns = 0.0
+
+    def run(self) -> Any:
+        return self._rounds(1, 1)[1]
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        if not self._iterations:
+            self._calibrate()
+        count = max(1, min(_MOST_ROUNDS, int(budget_ms * _MS / self._round_ns)))
+        return self._rounds(count, self._iterations)[0], self._iterations
+
+    def result(self) -> Any:
+        asked = self._given.get("rounds", 1), self._warmups, self._given.get("iterations", 1)
+        rounds, warmups, iterations = (min(each, 1) for each in asked)  # what is wrong stays wrong
+        return self._call(self._fixture, rounds, warmups, iterations)
+
+    def _calibrate(self) -> None:
+        """Find how many calls of the function make a round, and how long it takes with setup and teardown."""
+        self._rounds(1, 1)
+        is_prepared = self._given.get("setup") or self._given.get("teardown")
+        self._iterations = self._given.get("iterations", 1) if is_prepared else 1
+        while True:
+            began = time.perf_counter_ns()
+            self._rounds(1, self._iterations)
+            self._round_ns = time.perf_counter_ns() - began
+            if is_prepared or self._round_ns >= _SHORTEST_ROUND_NS or self._iterations >= _LONGEST_LOOP:
+                return
+            self._iterations *= 2
+
+    def _rounds(self, count: int, iterations: int) -> tuple[list[float], Any]:
+        """Return the time of one call in nanoseconds, for each round, and the result of the last.
+
+        They run on a copy of the fixture, so that the author's keeps what it tells, and may be used once.
+        """
+        quiet = copy.copy(self._fixture)
+        quiet._mode, quiet.cprofile, quiet._add_stats = None, False, lambda _stats: None
+        if torch_on_card() is not None or "cupy" in sys.modules:
+            quiet._timer = _waiting(quiet._timer)
+        result = self._call(quiet, count, 0, iterations)
+        return [time_s * _S for time_s in quiet.stats.stats.data], result
+
+    def _call(self, fixture: Any, rounds: int, warmup_rounds: int, iterations: int) -> Any:
+        counts = {"rounds": rounds, "warmup_rounds": warmup_rounds, "iterations": iterations}
+        return self._pedantic(fixture, self.fn, **{**self._given, **counts})
+
+
+def times_by_itself(fixture: Any) -> bool:
+    """Return whether a fixture of pytest-benchmark is about to time a function, and not for gpu_benchmark."""
+    replays = getattr(fixture._timer, "__module__", "") == _REPLAYING
+    return not (fixture._mode or fixture.disabled or replays)
+
+
+def _waiting(timer: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a timer that waits for the card first: a function that only enqueues work has not done it."""
+
+    def read() -> Any:
+        arrays.synchronize()
+        return timer()
+
+    return read
+
+
+def plain_params(params: Mapping[str, Any]) -> dict[str, int | float | str]:
+    """Return a test's parameters if they are numbers and words; else none, as its id tells them."""
+    if not all(isinstance(each, (int, float, str)) for each in params.values()):
+        return {}
+    return {name: _plain(each) for name, each in params.items()}
+
+
+def _plain(value: Any) -> int | float | str:
+    """Return a number that JSON can hold, as one of Python's own types; else a word."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def torch_on_card() -> Any:
