@@ -179,11 +179,19 @@ def test_a_benchmark_that_one_side_has_or_can_measure_alone_is_no_regression(com
     said = told(done)
     assert "new test_ops.py::test_skips (skips-itself): Base skips it: no such card" in said
     assert (
-        "failed test_ops.py::test_broken and 2 more (not-measured): There is no time of it at head." in said
+        "failed test_ops.py::test_value[true] and 2 more (not-measured): There is no time of it at head."
+        in said
     )
     assert "assert False (in setup)" in said
     assert "Fixture can only be used once." in said
-    assert "missing test_ops.py::test_gone: none of the tests that ran says so." in said
+
+
+def test_a_benchmark_that_only_base_has_fails_the_gate_though_no_test_does(comparison):
+    comparison.commits({"test_ops.py": ADDING.replace("test_sum", "test_gone")}, {"test_ops.py": ADDING})
+    done = comparison.run("--perf-gate")
+    done.assert_outcomes(passed=1)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert "missing test_ops.py::test_gone: none of the tests that ran says so." in told(done)
 
 
 FUNCTIONS = """\
