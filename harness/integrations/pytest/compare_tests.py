@@ -31,7 +31,6 @@ from harness.run.executables.side_code import SideFolders
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.call_names import CallName, name_of_test
 from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
-from harness.run.scripts.recorder.timers import plain_params
 from harness.run.two_workers import SIDES
 from harness.suite.problem import Case
 from harness.system import git
@@ -50,8 +49,8 @@ class TestComparison:
     option: Callable[[str], Any]
     place: TestPlace
     observer: CompareObserver
-    tests: Mapping[str, Mapping[str, Any]]
-    """Parameters of the session's benchmarks, by node id."""
+    tests: frozenset[str]
+    """Node ids of the session's benchmarks."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Node ids by the case of a verdict."""
     outcome: ComparisonResult | HarnessError | None = None
@@ -101,8 +100,7 @@ class TestComparison:
 
             base, head = self.place.sides(scratch)
             result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
-            tests = [_Test(test, plain_params(params)) for test, params in self.tests.items()]
-            named = {each.case: each.test for side in SIDES for each in (*tests, *_reported(side, scratch))}
+            named = {each.case: each.test for side in SIDES for each in _reported(side, scratch)}
         # A process that fails as a whole has a verdict of its own.
         self.names = {
             each.case: named.get(each.case, _ALL if each.kernel == "script" else each.kernel)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.integrations.pytest.slot import asks_for, params_of
+from harness.integrations.pytest.slot import asks_for
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.compare_tests import TestComparison
@@ -62,7 +62,7 @@ class FunctionVerdicts:
             option=self._session.option,
             place=place,
             observer=self._session.progress,
-            tests={item.nodeid: params_of(item) for item in tests},
+            tests=frozenset(item.nodeid for item in tests),
         )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -42,13 +43,13 @@ process draw other numbers in another order, as pytest-randomly does.
 
 def prepare(config: pytest.Config) -> SlotSession | None:
     """Make a process that was started for a comparison a slot of it; return None for any other."""
+    _record_calls()
     file = config.getoption("perf_slot", None)
     if file is None:
         return None
     for name, value in _OPTIONS.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
-    _record_calls()
     asked = list(config.args)
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
@@ -59,7 +60,8 @@ def _record_calls() -> None:
     """Have calls of both fixtures recorded, if this process is: pytest's own finder loads their modules."""
     if recording := sys.modules.get("harness_recorder.recording"):
         for name in _TIMED_BY:
-            recording.patch(import_module(name))
+            with contextlib.suppress(ImportError):  # pytest-benchmark is an extra
+                recording.patch(import_module(name))
 
 
 def _existing_files(arguments: Sequence[str], folder: Path) -> list[str]:
