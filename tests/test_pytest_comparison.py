@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -326,3 +327,12 @@ def test_a_pull_request_of_a_repository_without_suites_has_a_report(comparison, 
     comment = (comparison.bed.root / "perf-review/comment.md").read_text()
     assert "assert 1 == 2" in comment
     assert f"git checkout {review.head[:10]} &amp;&amp; pytest test_ops.py</code>" in comment
+
+
+def test_a_session_may_be_a_script_whose_calls_are_named_by_their_tests(comparison, capsys):
+    comparison.commits({"test_ops.py": ADDING}, {"README": ""})
+    harness = caller(capsys, comparison.bed.monkeypatch)
+    command = f"{sys.executable} -m pytest -p no:cacheprovider test_ops.py"
+    done = harness("run", "--script", command, "--device", "null", cwd=comparison.bed.root)
+    assert done.status == 0
+    assert "test_ops_test_sum" in done.out
