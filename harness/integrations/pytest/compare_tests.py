@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from harness.system import git
 from harness.system.files import scratch_folder
 
 _ALL = "all benchmarks"
-"""The name of the one verdict where pytest ended without a file on both sides."""
+"""The name of the one verdict where a process of pytest failed as a whole."""
 
 
 @dataclass(slots=True)
@@ -93,10 +93,7 @@ class TestComparison:
         with scratch_folder() as scratch:
 
             def untimed() -> dict[SideName, dict[CallName, Untimed]]:
-                return {
-                    side: {each.name: each.untimed for each in _reported(side, scratch) if each.why}
-                    for side in SIDES
-                }
+                return {side: _untimed(_reported(side, scratch)) for side in SIDES}
 
             base, head = self.place.sides(scratch)
             result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
@@ -115,8 +112,8 @@ class _Test(msgspec.Struct, frozen=True):
     test: str
     """Its node id."""
     params: dict[str, int | float | str]
-    why: str = ""
-    """The reason why it has no time; empty where it may have."""
+    why: str | None = None
+    """The reason why it has no time; None where it may have."""
     skipped: bool = False
 
     @property
@@ -128,8 +125,8 @@ class _Test(msgspec.Struct, frozen=True):
         return Case(TESTS, self.name.kernel, dict(self.name.sizes), "").id
 
     @property
-    def untimed(self) -> Untimed:
-        return Untimed(name=self.test, why=self.why, skipped=self.skipped)
+    def untimed(self) -> Untimed | None:
+        return None if self.why is None else Untimed(name=self.test, why=self.why, skipped=self.skipped)
 
 
 def _report_of(side: SideName, scratch: Path) -> Path:
@@ -141,6 +138,10 @@ def _reported(side: SideName, scratch: Path) -> list[_Test]:
     """Return the benchmarks that a side told of; none if it ended before it could. Raises StoreError."""
     path = _report_of(side, scratch)
     return converted(path, loads(path.read_bytes()), list[_Test], "the plugin") if path.exists() else []
+
+
+def _untimed(tests: Sequence[_Test]) -> dict[CallName, Untimed]:
+    return {each.name: why for each in tests if (why := each.untimed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,6 @@ import pytest
 
 OPTION = "--perf-slot"
 """Option of such a process. It names the file in which the process tells of its benchmarks as JSON."""
-_TIMED_BY = ("harness.integrations.pytest.function_timing", "pytest_benchmark.fixture")
-"""Modules whose calls are recorded."""
 _OPTIONS: Mapping[str, Any] = {
     "perf_base": None,
     "perf_gate": False,
@@ -43,7 +38,6 @@ process draw other numbers in another order, as pytest-randomly does.
 
 def prepare(config: pytest.Config) -> SlotSession | None:
     """Make a process that was started for a comparison a slot of it; return None for any other."""
-    _record_calls()
     file = config.getoption("perf_slot", None)
     if file is None:
         return None
@@ -54,14 +48,6 @@ def prepare(config: pytest.Config) -> SlotSession | None:
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
     return SlotSession(asked, Path(file))
-
-
-def _record_calls() -> None:
-    """Have calls of both fixtures recorded, if this process is: pytest's own finder loads their modules."""
-    if recording := sys.modules.get("harness_recorder.recording"):
-        for name in _TIMED_BY:
-            with contextlib.suppress(ImportError):  # pytest-benchmark is an extra
-                recording.patch(import_module(name))
 
 
 def _existing_files(arguments: Sequence[str], folder: Path) -> list[str]:
