@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from harness.cli import echo_json, options
-from harness.cli.compare_command import settings_from
-from harness.config import load_config
+from harness.cli import echo_json, executable_options, options, script_options
+from harness.cli.compare_command import repository_of, settings_from
+from harness.config import Config, load_config
 from harness.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -31,24 +33,50 @@ def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
 @options.path("--results", "Where records go.")
 @options.flag("--no-save", "Keep nothing.")
 @options.no_wait
-def command(
-    selection: options.Selection, trials: int, planted_trials: int, levels: str, **given: Any
-) -> ExitCode:
+@script_options.script
+@script_options.recorded
+@executable_options.build_command
+def command(selection: options.Selection, **given: Any) -> ExitCode:
     """Measure this device's noise: the kernels that CASES select against themselves, and slowed on purpose.
 
-    Later comparisons on this device are judged by it. Exit status 1 where code came out as slower or faster
+    Later comparisons on this device are judged by it. With --script the calls of a benchmark script are
+    compared with themselves, and nothing is slowed. Exit status 1 where code came out as slower or faster
     than itself, 3 where nothing could be judged.
     """
-    from harness.report.terminal.calibrations import as_json, print_calibration
+    config = load_config()
+    if scripts := script_options.scripts_in(config, given):
+        _refuse_planting()
+        repository = repository_of(config)
+        finished = script_options.calibrate(config, repository, selection, scripts, given)
+    else:
+        if given["build_command"]:
+            raise UsageError("--build-command is of no use without --script.")
+        finished = _of_suites(config, selection, given)
+    return _shown(finished, as_json=selection.as_json)
+
+
+def _refuse_planting() -> None:
+    context = click.get_current_context()
+    for name, option in (("planted_trials", "--planted-trials"), ("levels", "--levels"), ("l2", "--l2")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{option} is of no use with --script: a script's calls are measured as they are."
+            )
+
+
+def _of_suites(
+    config: Config, selection: options.Selection, given: Mapping[str, Any]
+) -> list[CalibrationResult]:
+    """Calibrate with the kernels of suites, one suite after another."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.calibrate import CalibrateSettings, calibrate
     from harness.run.compare import Comparing
     from harness.suite.planning import plan
 
-    config = load_config()
-    chosen = CalibrateSettings(trials=trials, planted_trials=planted_trials, levels=_levels(levels))
+    trials, planted = given["trials"], given["planted_trials"]
+    chosen = CalibrateSettings(trials=trials, planted_trials=planted, levels=_levels(given["levels"]))
     settings = settings_from(
-        config, selection, given | {"twins": False}, command="calibrate", measure_identical=True, solo_s=0.0
+        config, selection, {**given, "twins": False}, command="calibrate", measure_identical=True, solo_s=0.0
     )
     finished: list[CalibrationResult] = []
     with CompareProgress() as observer:
@@ -59,10 +87,17 @@ def command(
                 finished.append(calibrate(comparing, cases, chosen))
             if finished[-1].interrupted:
                 break
-    if selection.as_json:
-        echo_json([as_json(result) for result in finished])
+    return finished
+
+
+def _shown(finished: Sequence[CalibrationResult], *, as_json: bool) -> ExitCode:
+    """Print calibrations; returns the exit status."""
+    from harness.report.terminal import calibrations
+
+    if as_json:
+        echo_json([calibrations.as_json(result) for result in finished])
     else:
-        print_calibration(finished)
+        calibrations.print_calibration(finished)
     if any(result.interrupted for result in finished):
         return ExitCode.INTERRUPTED
     statuses = {verdict.status for result in finished for verdict in result.same}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from harness.system.files import scratch_folder
 if TYPE_CHECKING:
     from harness.cli.executable_options import Ends
     from harness.records.record_files import ComparisonResult, RunResult
+    from harness.run.calibrate import CalibrationResult
     from harness.run.scripts.call_names import CallName
     from harness.run.scripts.compare_scripts import ScriptSettings
 
@@ -117,12 +118,7 @@ def compare(
 
     _check(selection, ends, scripts, given)
     settings = settings_from(config, selection, given)
-    wanted = [Selector.parse(case) for case in ends.cases]
-
-    def is_wanted(suite: str, name: CallName) -> bool:
-        label = size_label(dict(name.sizes))
-        return not wanted or any(each.names(suite, name.kernel) and each.has_label(label) for each in wanted)
-
+    is_wanted = _selected(ends.cases)
     results: list[ComparisonResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
         assert ends.repository is not None
@@ -135,6 +131,52 @@ def compare(
                 observer.waiting(told)
             of_script = dataclasses.replace(settings, suite=name)
             results.append(ComparingScripts(base, head, of_script, observer, is_wanted).run())
+            if results[-1].interrupted:
+                break
+    return results
+
+
+def _selected(cases: Sequence[str]) -> Callable[[str, CallName], bool]:
+    """Return what tells by suite and name whether a call is among the cases that were asked for."""
+    wanted = [Selector.parse(case) for case in cases]
+
+    def is_wanted(suite: str, name: CallName) -> bool:
+        label = size_label(dict(name.sizes))
+        return not wanted or any(each.names(suite, name.kernel) and each.has_label(label) for each in wanted)
+
+    return is_wanted
+
+
+def calibrate(
+    config: Config,
+    repository: Path,
+    selection: options.Selection,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
+) -> list[CalibrationResult]:
+    """Compare scripts of one commit, or of the working tree, with themselves."""
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.scripts.compare_scripts import ComparingScripts
+
+    settings = settings_from(config, selection, given)
+    is_wanted = _selected(selection.cases)
+    commit = git.resolve(repository, selection.commit) if selection.commit else None
+    results: list[CalibrationResult] = []
+    with CompareProgress() as observer, scratch_folder() as place:
+        bases, heads = executable_options.at_commits(
+            config,
+            place,
+            repository,
+            {"base": commit, "head": commit},
+            scripts,
+            given["build_command"],
+            observer.stage,
+        )
+        names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
+        for base, head, name in zip(bases, heads, names, strict=True):
+            of_script = dataclasses.replace(settings, suite=name)
+            comparing = ComparingScripts(base, head, of_script, observer, is_wanted)
+            results.append(comparing.calibrate(given["trials"]))
             if results[-1].interrupted:
                 break
     return results

@@ -280,7 +280,7 @@ def read_card(
         problems.insert(0, table.machine_problem)
     calibration, problem = _calibration(folder)
     problems += filter(None, (problem, _unknown_commits(figures.values(), commits)))
-    noises = calibration.cases if calibration else {}
+    noises = calibration.every_case if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in noises.items()}
     limits = _limits(results)
     problems += results.limits.problems

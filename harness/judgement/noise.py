@@ -37,14 +37,20 @@ _MOST = 100.0
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
 """What is assumed of a CPU without history, whose host's other work makes it no better."""
 
+_FEWEST_EFFECTS = 4
+"""Fewer pairs of processes say too little of a case against the assumption."""
 APART = Prior(variance=0.0005**2, df=UNKNOWN_DF, proportion=PROPORTION)
-"""What is assumed of a GPU where each side has a process of its own, besides APART_NS. A calibration is of
-sides that share one, and says nothing here."""
+"""What is assumed of a GPU where each side has a process of its own, besides APART_NS, until the case was
+calibrated."""
 APART_NS = 100.0
 """Standard deviation of a launch's time between two processes that run the same code, in nanoseconds. On an
 H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes: in one pair nearly the
 same, whatever the function; one of four kernels had four times as much. Assumed is the lower end: where
 processes differ by more they show it, and 640 verdicts replayed from these held no false alarm."""
+
+LEVELLED_NS = 60.0
+"""The same without what an empty launch takes more in one process than in the other. On an H100 it took ten
+functions of 4.6 to 64 us from 108 to 558 ns, the most for four launches, to 20 to 225 ns over 14 pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +81,15 @@ class Calibration(CalibrationSummary):
     harness_version: str
     uuid: str | None
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
+    """Cases whose sides share a process."""
+    apart: Mapping[str, CaseNoise] = field(default_factory=dict)
+    """Cases whose sides have a process each: functions, and calls of scripts."""
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
     """Frequency with which slowdowns were found, by their size in percent, such as "0.5"."""
+
+    @property
+    def every_case(self) -> Mapping[str, CaseNoise]:
+        return {**self.cases, **self.apart}
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
@@ -92,11 +105,22 @@ def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoiseP
     )
 
 
-def noise_apart(device: DeviceInfo) -> NoisePriors:
-    """Return how blocks of a pair differ of which each side has a process of its own."""
-    if device.kind == "cpu":
-        return NoisePriors(time=ELSEWHERE, cycles=ELSEWHERE)
-    return NoisePriors(time=APART, cycles=APART, launch_ns=APART_NS)
+def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) -> NoisePriors:
+    """Return how blocks of a pair differ of which each side has a process of its own.
+
+    What was measured of the case tells of its launches too: nothing is added for these.
+    """
+    assumed = ELSEWHERE if device.kind == "cpu" else APART
+    known = calibration.apart.get(case) if calibration else None
+    if known is None or len(known.time) < _FEWEST_EFFECTS:
+        launch_ns, levelled_ns = (0.0, 0.0) if device.kind == "cpu" else (APART_NS, LEVELLED_NS)
+        return NoisePriors(time=assumed, cycles=assumed, launch_ns=launch_ns, levelled_ns=levelled_ns)
+    return NoisePriors(
+        time=prior_of_case(assumed, known.time),
+        cycles=prior_of_case(assumed, known.cycles),
+        calibrated=True,
+        floor=known.smallest_visible,
+    )
 
 
 def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
@@ -129,7 +153,7 @@ def read_calibration(folder: Path) -> Calibration | None:
             f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."
         ) from None
     refuse_newer(path, found.schema_version, SCHEMA_VERSION)
-    effects = (effect for case in found.cases.values() for effect in (*case.time, *case.cycles))
+    effects = (effect for case in found.every_case.values() for effect in (*case.time, *case.cycles))
     if not all(abs(e.value) < _MOST and 0 <= e.standard_error < _MOST and e.df >= 1 for e in effects):
         raise StoreError(
             f"{path} holds figures that no device has shown: it was edited or damaged. Delete it and run "

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+from harness.judgement.case_trial import CaseTrial, Round
 from harness.judgement.limits import JUDGED
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
 from harness.judgement.statistics.paired import ProcessEffect
 from harness.measure import protocol
-from harness.records.types import Verdict
+from harness.records.types import DeviceInfo, Verdict
 from harness.run.compare import Comparing
 from harness.run.pair_session import CaseEntry, against_itself
 from harness.suite.planning import PlannedCase
@@ -67,7 +68,7 @@ def calibrate(
     except KeyboardInterrupt:
         interrupted = True
     return CalibrationResult(
-        comparing.calibration or work.blank(),
+        comparing.calibration or blank(comparing.device),
         tuple(work.same),
         tuple(work.planted),
         (*left_out, *comparing.unplanted),
@@ -102,7 +103,7 @@ class _Work:
         result = self.comparing.compare(entries)
         self._digests |= {entry.pair.id: entry.digests for entry in entries if entry.digests}
         self.same += result.verdicts
-        self._keep(lambda known: _with_same(known, entries, result.verdicts))
+        self._keep(lambda known: with_same(known, [entry.trial for entry in entries], result.verdicts))
         if result.interrupted:
             raise KeyboardInterrupt
 
@@ -138,41 +139,53 @@ class _Work:
 
     def _keep(self, change: Callable[[Calibration], Calibration]) -> None:
         """Add to what is on disk now, and judge by it from here on."""
-        folder = self.comparing.folder if self.comparing.settings.save else None
-        known = read_calibration(folder) if folder else self.comparing.calibration
-        now = change(known or self.blank())
-        now = dataclasses.replace(
-            now,
-            measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            harness_version=harness.__version__,
-        )
-        self.comparing.judge_by(now)
-        if folder:
-            self.path = write_calibration(folder, now)
-
-    def blank(self) -> Calibration:
-        device = self.comparing.device
-        return Calibration(
-            measured_at="", harness_version=harness.__version__, uuid=device.uuid, driver=device.driver
-        )
+        comparing = self.comparing
+        folder = comparing.folder if comparing.settings.save else None
+        now, self.path = keep(folder, comparing.calibration or blank(comparing.device), change)
+        comparing.judge_by(now)
 
 
-def _with_same(known: Calibration, entries: Sequence[CaseEntry], verdicts: Sequence[Verdict]) -> Calibration:
-    cases = dict(known.cases)
-    for entry, verdict in zip(entries, verdicts, strict=True):
-        if verdict.status in JUDGED and not entry.trial.unfinished:
-            cases[entry.pair.id] = _noise(cases.get(entry.pair.id), entry, verdict)
+def blank(device: DeviceInfo) -> Calibration:
+    """Return the calibration of a device of which nothing was measured."""
+    return Calibration(
+        measured_at="", harness_version=harness.__version__, uuid=device.uuid, driver=device.driver
+    )
+
+
+def keep(
+    folder: Path | None, known: Calibration, change: Callable[[Calibration], Calibration]
+) -> tuple[Calibration, Path | None]:
+    """Add to the calibration on disk, or to `known` where there is none; returns it, and its file.
+
+    Raises StoreError.
+    """
+    now = dataclasses.replace(
+        change((folder and read_calibration(folder)) or known),
+        measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        harness_version=harness.__version__,
+    )
+    return now, write_calibration(folder, now) if folder else None
+
+
+def with_same(known: Calibration, trials: Sequence[CaseTrial], verdicts: Sequence[Verdict]) -> Calibration:
+    """Add trials of cases against themselves, with their verdicts in the same order."""
+    cases, apart = dict(known.cases), dict(known.apart)
+    for trial, verdict in zip(trials, verdicts, strict=True):
+        if verdict.status in JUDGED and not trial.unfinished:
+            rounds = [*trial.rounds, *trial.again]
+            among = apart if any(each.block.in_turns for each in rounds) else cases
+            among[trial.id] = _noise(among.get(trial.id), rounds, verdict)
     judged = [verdict for verdict in verdicts if verdict.status in JUDGED and verdict.complete]
     return dataclasses.replace(
         known,
         cases=cases,
+        apart=apart,
         verdicts=known.verdicts + len(judged),
         false_alarms=known.false_alarms + sum(v.status in ("regression", "improvement") for v in judged),
     )
 
 
-def _noise(earlier: CaseNoise | None, entry: CaseEntry, verdict: Verdict) -> CaseNoise:
-    rounds = [*entry.trial.rounds, *entry.trial.again]
+def _noise(earlier: CaseNoise | None, rounds: Sequence[Round], verdict: Verdict) -> CaseNoise:
     time = [each.all.time for each in rounds if each.all.time]
     cycles = [each.all.cycles for each in rounds if each.all.cycles]
     return CaseNoise(

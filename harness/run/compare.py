@@ -138,9 +138,11 @@ class Comparing(PairSession):
 
     def entry(self, pair: protocol.PairOf, case: Case) -> CaseEntry:
         in_turns = self.has_processes(pair)
-        noise = noise_of_case(self._noise, self.calibration, case.id)
-        trial = CaseTrial(pair.id, case, self.policy, noise_apart(self.device) if in_turns else noise)
-        return CaseEntry(pair, trial, in_turns=in_turns)
+        if in_turns:
+            noise = noise_apart(self.device, self.calibration, case.id)
+        else:
+            noise = noise_of_case(self._noise, self.calibration, case.id)
+        return CaseEntry(pair, CaseTrial(pair.id, case, self.policy, noise), in_turns=in_turns)
 
     def inspect(self, entries: Sequence[CaseEntry]) -> None:
         """Build both sides of these entries ahead of comparing them: what was built, they then know."""

@@ -131,7 +131,9 @@ def _noise(stored: ComparisonResult, calibration: Calibration | None) -> dict[st
         cases[verdict.case] = Case(suite, verdict.kernel, verdict.sizes, verdict.dtype).id
     apart = {block.case for block in stored.blocks if block.block.in_turns}
     return {
-        name: noise_apart(device) if case in apart else noise_of_case(card, calibration, case)
+        name: noise_apart(device, calibration, case)
+        if case in apart
+        else noise_of_case(card, calibration, case)
         for name, case in cases.items()
     }
 

@@ -266,7 +266,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
                 **fields_of(noise, *own),
                 "effects": [each.value for each in noise.time],
             }
-            for case, noise in calibration.cases.items()
+            for case, noise in calibration.every_case.items()
         ],
     }
 

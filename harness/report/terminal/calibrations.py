@@ -64,7 +64,7 @@ def _noise_table(result: CalibrationResult) -> Sheet:
     trials = [[verdict for verdict in result.same if verdict.case == case] for case in cases]
     effects = [[effect for v in trial if v.time for effect in v.time.process_effects] for trial in trials]
     visible = [[v.smallest_visible for v in trial if v.smallest_visible is not None] for trial in trials]
-    known = [result.calibration.cases.get(case) for case in cases]
+    known = [result.calibration.every_case.get(case) for case in cases]
     exponents = [number(noise.clock_exponent if noise else None, 2) for noise in known]
     words = {True: "yes", False: "no", None: ""}
     capped = [words[noise.power_capped if noise else None] for noise in known]
@@ -121,7 +121,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 def trust(calibration: Calibration) -> str:
     """Return whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
     size = exact(TRUSTED)
-    visible = {name: noise.smallest_visible for name, noise in calibration.cases.items()}
+    visible = {name: noise.smallest_visible for name, noise in calibration.every_case.items()}
     told = {name: least for name, least in visible.items() if least is not None}
     if not told:
         return f"Trusted with {size}: not known, no case was judged."

@@ -243,10 +243,7 @@ def suite_label(source: Source) -> str:
 EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process each. Nothing was verified."
 
 
-IN_TURNS = (
-    "Functions had a process for each side, in turns. How far two processes differ is assumed, whatever the "
-    "calibration."
-)
+IN_TURNS = "Functions had a process for each side, in turns."
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:

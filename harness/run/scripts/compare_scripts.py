@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from harness.device.lock import held
 from harness.device.machine import machine_name
@@ -16,13 +18,14 @@ from harness.errors import HarnessError, MeasureError
 from harness.judgement.case_trial import CaseTrial, bare_verdict, settle
 from harness.judgement.gates import gate
 from harness.judgement.identities import without_time
-from harness.judgement.noise import noise_apart
+from harness.judgement.noise import Calibration, noise_apart, read_calibration
 from harness.measure.protocol import SideName
 from harness.measure.quads import PairSettings
 from harness.records.imports.imported import identifier
 from harness.records.imports.pytest_benchmark_files import Untimed
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, Verdict
+from harness.run.calibrate import CalibrationResult, blank, keep, with_same
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
 from harness.run.device_session import begun, find_device, identified, program_device
 from harness.run.executables.executable_build import Executable, name_of
@@ -124,12 +127,45 @@ class ComparingScripts:
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._pairs = self._count = 0
         self._spent_s = 0.0
+        self._trials: list[CaseTrial] = []
+        self.calibration: Calibration | None = None
         self._names: dict[SideName, list[CallName]] = {}
         self._servers: dict[SideName, ScriptServer] = {}
         """Servers of the next runs."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
+        with self._opened():
+            return self._compare(self._first_pass())
+
+    def calibrate(self, trials: int) -> CalibrationResult:
+        """Compare the calls so many times, of two sides that are alike, and add to the card's calibration.
+
+        The calibration is written after each trial, so an interrupt keeps those that are finished.
+        """
+        with self._opened():
+            first = self._first_pass()
+            known = self.calibration or blank(self.device)
+            folder = self._folder if self.settings.save else None
+            same: list[Verdict] = []
+            path = None
+            for _ in range(trials):
+                result = self._compare(first, save=False)
+                same += result.verdicts
+                judged = result.verdicts[: len(self._trials)]
+                known, path = keep(folder, known, partial(with_same, trials=self._trials, verdicts=judged))
+                self.calibration = known
+                if result.interrupted:
+                    break
+            return CalibrationResult(known, tuple(same), (), (), path, result.interrupted)
+
+    @property
+    def _folder(self) -> Path | None:
+        return self.settings.results and self.settings.results / machine_name(self.device)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Hold the device, and what measures need, until the end."""
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
@@ -139,13 +175,14 @@ class ComparingScripts:
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
             self.policy = policy_for(self.device, self.settings)
+            self.calibration = read_calibration(self._folder) if self._folder else None
             self._may_start_ahead = most_ahead(self.device) > 0
             stack.callback(self._end_servers)
             few = self.device.kind == "cpu"
             self.pair = PairSettings(
                 min_quads=6, max_quads=30 if few else 60, max_time_s=10.0 if few else 3.0
             )
-            return self._compare(self._first_pass())
+            yield
 
     # Processes
 
@@ -217,25 +254,29 @@ class ComparingScripts:
 
     # The comparison
 
-    def _compare(self, first: Mapping[SideName, _FirstPass]) -> ComparisonResult:
+    def _compare(self, first: Mapping[SideName, _FirstPass], *, save: bool = True) -> ComparisonResult:
         if not any(each.calls or each.error for each in first.values()):
             raise nothing_recorded(self.sides["head"].command)
         names = names_of([first[side].calls for side in SIDES])
         self._names = dict(zip(SIDES, names, strict=True))
         cases, alone = self._cases(first)
-        folder = self.settings.results / machine_name(self.device) if self.settings.results else None
+        self._trials = [case.trial for case in cases]
+        self._spent_s = 0.0
+        known = self.calibration
+        if known is not None and not any(trial.id in known.apart for trial in self._trials):
+            known = None
         interrupted = False
-        described = self._describe(first, cases)
-        with ComparisonJournal(folder if self.settings.save else None, described) as journal:
+        described = self._describe(first, known)
+        with ComparisonJournal(self._folder if save and self.settings.save else None, described) as journal:
             try:
                 self._measure(cases, journal)
             except KeyboardInterrupt:
                 interrupted = True
-                for case in cases:
-                    case.trial.interrupt()
-                settle([case.trial for case in cases], self.policy)
-            verdicts = [*(case.trial.verdict() for case in cases), *alone]
-            return journal.result(verdicts, interrupted=interrupted)
+                for trial in self._trials:
+                    trial.interrupt()
+                settle(self._trials, self.policy)
+            verdicts = [*(trial.verdict() for trial in self._trials), *alone]
+            return journal.result(verdicts, interrupted=interrupted, calibration=known)
 
     def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
         """Return the calls that both sides have, and the verdicts of those that one side has alone.
@@ -261,7 +302,9 @@ class ComparingScripts:
                 continue
             lacking = next((side for side in SIDES if name not in places[side]), None)
             if lacking is None:
-                trial = CaseTrial(case.id, case, self.policy, noise_apart(self.device))
+                trial = CaseTrial(
+                    case.id, case, self.policy, noise_apart(self.device, self.calibration, case.id)
+                )
                 both.append(_ScriptCase({side: places[side][name] for side in SIDES}, trial))
             elif (error := first[lacking].error) is not None:
                 alone.append(self._failed(case, error))
@@ -275,7 +318,7 @@ class ComparingScripts:
     def _failed(case: Case, error: HarnessError) -> Verdict:
         return failed_by(bare_verdict(case.id, case, "failed", ""), error)
 
-    def _describe(self, first: Mapping[SideName, _FirstPass], cases: Sequence[_ScriptCase]) -> Comparison:
+    def _describe(self, first: Mapping[SideName, _FirstPass], known: Calibration | None) -> Comparison:
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         timers = dict.fromkeys(call.timer for each in first.values() for call in each.calls)
         return Comparison(
@@ -283,7 +326,7 @@ class ComparingScripts:
             command="compare",
             base=base,
             head=head,
-            kernels=tuple(dict.fromkeys(case.trial.case.kernel for case in cases)),
+            kernels=tuple(dict.fromkeys(trial.case.kernel for trial in self._trials)),
             device=self.device,
             toolchain=None,
             identity=self.probe.identity(),
@@ -292,17 +335,17 @@ class ComparingScripts:
                 "script": self.sides["head"].command,
                 **recorded_settings(self.settings, self.policy),
             },
+            calibrated_at=known.measured_at if known else None,
         )
 
     def _measure(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
-        trials = [case.trial for case in cases]
         while wanting := [case for case in cases if not case.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
                 for case in wanting:
                     case.trial.interrupt("budget-spent")
             else:
                 self._pair(in_order(wanting), journal)
-            settle(trials, self.policy)
+            settle(self._trials, self.policy)
 
     def _pair(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
         """Measure these calls, in their order, in a fresh process of each side."""
