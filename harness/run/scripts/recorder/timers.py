@@ -409,10 +409,10 @@ class PytestCall(TimedCall):
     def _rounds(self, count: int, iterations: int) -> tuple[list[float], Any]:
         """Return the time of one call in nanoseconds, for each round, and the result of the last.
 
-        They run on a copy of the fixture, so that the author's keeps what it tells, and may be used once.
+        They run on a copy of the fixture: the author's own is used once, and tells nobody of these rounds.
         """
         quiet = copy.copy(self._fixture)
-        quiet._mode, quiet.cprofile, quiet._add_stats = None, False, lambda _stats: None
+        quiet.cprofile, quiet._add_stats = False, lambda _stats: None
         if torch_on_card() is not None or "cupy" in sys.modules:
             quiet._timer = _waiting(quiet._timer)
         result = self._call(quiet, count, 0, iterations)
