@@ -92,8 +92,6 @@ class Untimed:
     name: str
     why: str
     """The benchmark's own reason."""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """The test's parameters by name, as the file has them."""
     skipped: bool
     """True where it skipped itself, False where it failed."""
 
