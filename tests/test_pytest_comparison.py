@@ -209,6 +209,9 @@ def scaled(benchmark):
 
 def test_plain(scaled):
     assert len(scaled) == 8
+
+def test_drained(benchmark):
+    assert benchmark.pedantic(next, (iter([1]),)) == 1
 """
 """Benchmarks of both fixtures."""
 SCALE = "WORKS = {works}\n\ndef scale(x):\n    return {factor} * x\n"
@@ -220,16 +223,18 @@ def test_outputs_of_both_fixtures_functions_are_held_to_base_s(comparison):
         {"ops.py": SCALE.format(works=False, factor=3), "test_ops.py": FUNCTIONS.format(name="fresh")},
     )
     done = comparison.run("--perf-gate")
-    done.assert_outcomes(passed=1, failed=4)
+    done.assert_outcomes(passed=1, failed=5)
     assert comparison.verdicts == {
         "test_ops_test_scale[n=64]": ("failed", "differs-from-base"),
         "test_ops_test_scale[n=128]": ("failed", "differs-from-base"),
         "test_ops_test_plain[]": ("failed", "differs-from-base"),
+        "test_ops_test_drained[]": ("failed", "not-measured"),
         "test_ops_test_broken[]": ("failed", "not-measured"),
         "test_ops_test_gone[]": ("missing", "only-in-base"),
         "test_ops_test_fresh[]": ("new", "only-in-head"),
     }
     assert "test_ops.py::test_scale[64] - Failed: differs-from-base: " in told(done)
+    assert "raised StopIteration: A comparison calls a function more often than the test does." in told(done)
     assert "failed test_ops.py::test_broken (not-measured): There is no time of it at head." in told(done)
 
 
@@ -264,6 +269,14 @@ def test_a_side_that_imports_the_working_tree_s_code_has_no_verdict(comparison):
     done = comparison.run()
     done.assert_outcomes(failed=1)
     assert "other-code: Base imported loaded from" in told(done)
+
+
+def test_tests_that_all_skip_themselves_have_called_no_benchmark(comparison):
+    skipping = "import pytest\n\ndef test_skips(benchmark):\n    pytest.skip('no such card')\n"
+    comparison.commits({"test_ops.py": skipping}, {"README": ""})
+    done = comparison.run("--perf-gate")
+    done.assert_outcomes(skipped=1)
+    assert "nothing-recorded: No benchmark was called at either commit" in told(done)
 
 
 def test_a_commit_without_the_tests_makes_all_of_them_new(comparison):

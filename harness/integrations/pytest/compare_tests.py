@@ -30,7 +30,7 @@ from harness.run.executables.executable_build import Executable, put_files, sour
 from harness.run.executables.side_code import SideFolders
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.call_names import CallName, name_of_test
-from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+from harness.run.scripts.compare_scripts import ComparingScripts, NothingRecordedError, ScriptSettings
 from harness.run.two_workers import SIDES
 from harness.suite.problem import Case
 from harness.system import git
@@ -59,6 +59,9 @@ class TestComparison:
         """Compare, and keep the result or the error. Raises KeyboardInterrupt after an interrupt."""
         try:
             self.outcome = self._compare()
+        except NothingRecordedError as error:
+            error.message = "No benchmark was called at either commit: its test was skipped or failed before."
+            self.outcome = error
         except HarnessError as error:
             self.outcome = error
         if self.result and self.result.interrupted:

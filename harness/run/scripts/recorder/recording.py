@@ -95,7 +95,8 @@ class Recording:
         try:
             return {"at": "done", **getattr(self, f"_{order['do']}")(order, call)}
         except Exception as error:  # noqa: BLE001 - the author's function may raise anything
-            return {"at": "error", "error": type(error).__name__, "message": str(error)[:2000]}
+            message = " ".join([str(error)[:2000], *getattr(error, "__notes__", ())])
+            return {"at": "error", "error": type(error).__name__, "message": message.strip()}
 
     def _sample(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
         began_ns = time.monotonic_ns()

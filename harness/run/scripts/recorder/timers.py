@@ -28,6 +28,10 @@ _CYCLES_PER_NS = 1.5
 _SHORTEST_ROUND_NS = 1e6
 """Time of a round of pytest-benchmark; a shorter one would measure the clock and the loop as well."""
 _MOST_ROUNDS = 200
+_CALLED_AGAIN = (
+    "A comparison calls a function more often than the test does. If it uses something up, give it a setup: "
+    "benchmark.pedantic(fn, setup=...)."
+)
 
 
 class Timer:
@@ -383,10 +387,15 @@ class PytestCall(TimedCall):
         return self._rounds(1, 1)[1]
 
     def sample(self, budget_ms: float) -> tuple[list[float], int]:
-        if not self._iterations:
-            self._calibrate()
-        count = max(1, min(_MOST_ROUNDS, int(budget_ms * _MS / self._round_ns)))
-        return self._rounds(count, self._iterations)[0], self._iterations
+        try:
+            if not self._iterations:
+                self._calibrate()
+            count = max(1, min(_MOST_ROUNDS, int(budget_ms * _MS / self._round_ns)))
+            return self._rounds(count, self._iterations)[0], self._iterations
+        except Exception as error:
+            if not self._given.get("setup"):
+                error.__notes__ = [_CALLED_AGAIN]  # type: ignore[attr-defined]
+            raise
 
     def result(self) -> Any:
         asked = self._given.get("rounds", 1), self._warmups, self._given.get("iterations", 1)
