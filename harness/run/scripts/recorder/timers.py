@@ -394,7 +394,7 @@ class PytestCall(TimedCall):
             return self._rounds(count, self._iterations)[0], self._iterations
         except Exception as error:
             if not self._given.get("setup"):
-                error.__notes__ = [_CALLED_AGAIN]  # type: ignore[attr-defined]
+                error.__notes__ = [_CALLED_AGAIN]
             raise
 
     def result(self) -> Any:
