@@ -145,31 +145,12 @@ def trial(*effects: float, again: Sequence[float] = (), capped: bool = False, **
 def test_processes_of_their_own_differ_by_so_much_a_launch():
     """Launches of 1 ms by a hundredth of a per cent, or by one, which two processes cannot exclude."""
     prior = NoisePriors().time
-    assert NoisePriors(prior, prior, launch_ns=1e4).at(1e6, levelled=False).cycles.variance == pytest.approx(
-        1e-6 + 1e-4
-    )
-
+    assert NoisePriors(prior, prior, launch_ns=1e4).at(1e6).cycles.variance == pytest.approx(1e-6 + 1e-4)
     few = trial(0.0, 0.0, noise_of_device=NoisePriors(prior, prior, launch_ns=100.0))
     assert (few.settled, few.verdict().status) == (True, "unchanged")
     many = trial(0.0, 0.0, noise_of_device=NoisePriors(prior, prior, launch_ns=1e4))
     assert not many.settled
     assert many.precision.standard_error == pytest.approx(0.01 / 3, rel=0.01)
-
-
-def test_what_empty_launches_take_more_in_heads_process_is_no_effect():
-    """Head's process takes 1 % more for whatever it launches."""
-    slow_process = block(quads(0.01))
-    told = replace(slow_process, offsets_ns=(-0.005 * MS, 0.005 * MS))
-    plain, levelled = (
-        CaseTrial("toy.plain[n=64]", CASE, Policy(), NoisePriors(launch_ns=100.0, levelled_ns=60.0))
-        for _ in range(2)
-    )
-    add(plain, slow_process)
-    add(levelled, told)
-    assert plain.rounds[0].all.time.value == pytest.approx(0.01, abs=5e-4)
-    assert levelled.rounds[0].all.time.value == pytest.approx(0.0, abs=5e-4)
-    assert levelled.rounds[0].block.quads == told.quads, "the record keeps what was measured"
-    assert levelled.noise_of(levelled.rounds).time.variance < plain.noise_of(plain.rounds).time.variance
 
 
 def told(found: Verdict) -> tuple[str, str]:

@@ -17,7 +17,6 @@ from harness.run.scripts.call_names import names_of
 from harness.run.scripts.recorder import arrays, frames
 from harness.run.scripts.script_outputs import OutputsCheck, read_arrays
 from harness.run.scripts.script_process import Done
-from harness.run.scripts.script_turns import offsets_ns
 from tests.support import caller, commit, git, make_repository
 
 TESTING = """
@@ -362,53 +361,6 @@ def test_a_number_that_no_size_can_hold_is_in_a_name_only_where_nothing_else_tel
 def test_calls_that_nothing_tells_apart_are_told_by_their_place():
     [names] = names_of([calls({"n": 1}, {"n": 1})])
     assert [(dict(each.sizes), each.unstable) for each in names] == [({}, False), ({"call": 2}, True)]
-
-
-# Offsets of processes
-
-
-def slots(empty_ns, enqueued=1):
-    return [Done(times_ns=(5e3,), empty_ns=tuple(empty_ns), enqueued=enqueued)]
-
-
-def test_an_empty_launch_tells_what_a_call_takes_more_in_a_process():
-    assert offsets_ns({"base": slots([2000] * 5), "head": slots([2100] * 5)}) == (-50, 50)
-    assert offsets_ns({"base": slots([2000] * 5, 4), "head": slots([2100] * 5, 5)}) == (-200, 250)
-
-
-def test_launches_that_take_half_a_microsecond_more_are_heads_own():
-    base_ns, head_ns = offsets_ns({"base": slots([2000] * 5), "head": slots([9000] * 5)})
-    assert head_ns - base_ns == 500
-
-
-def test_nothing_is_known_where_one_side_timed_no_empty_launch():
-    assert offsets_ns({"base": slots([2000]), "head": slots([])}) is None
-
-
-def test_a_script_is_calibrated_by_its_calls(harness, tmp_path):
-    repository = make_repository(tmp_path / "p")
-    commit(repository, files(), 1)
-    results = tmp_path / "results"
-    given = ("--script", RUN, "--results", str(results), "--json")
-    done = harness("calibrate", "--trials", "2", *given, cwd=repository)
-    [told] = done.json
-    assert done.status == ExitCode.FINE
-    assert told["calibration"]["verdicts"] == 6
-    assert set(told["calibration"]["apart"]) == {
-        "bench.softmax[n=256]",
-        "bench.softmax[n=512]",
-        "bench.relu[]",
-    }
-    assert told["calibration"]["cases"] == {}
-    [compared] = harness("compare", "HEAD", *given, cwd=repository).json
-    assert compared["comparison"]["calibrated_at"] == told["calibration"]["measured_at"]
-
-
-@pytest.mark.parametrize("more", [("--planted-trials", "2"), ("--levels", "1"), ("--l2", "hot")])
-def test_a_scripts_calls_are_not_slowed_to_calibrate(harness, tmp_path, more):
-    done = harness("calibrate", "--script", RUN, *more, cwd=make_repository(tmp_path / "p"))
-    assert done.status == ExitCode.USAGE
-    assert more[0] in done.err
 
 
 # Arrays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median, stdev
@@ -66,13 +66,10 @@ class NoisePriors:
     """Smallest visible slowdown of this case when the device was calibrated."""
     launch_ns: float = 0.0
     """Standard deviation of a launch's time between processes, in nanoseconds; not part of the priors."""
-    levelled_ns: float = 0.0
-    """The same where empty launches told of the processes."""
 
-    def at(self, time_ns: float, *, levelled: bool) -> NoisePriors:
+    def at(self, time_ns: float) -> NoisePriors:
         """Return the priors of a case whose launches take `time_ns`."""
-        launch_ns = self.levelled_ns if levelled else self.launch_ns
-        more = (launch_ns / time_ns) ** 2 if time_ns > 0 else 0.0
+        more = (self.launch_ns / time_ns) ** 2 if time_ns > 0 else 0.0
         time, cycles = (
             dataclasses.replace(prior, variance=prior.variance + more) for prior in (self.time, self.cycles)
         )
@@ -110,19 +107,6 @@ class _Effects:
         return cls(time, paired.process_effect(paired.log_ratios(_orders(counted), cycles)))
 
 
-def _levelled(block: PairedBlock, quads: Iterable[Quad]) -> Iterator[Quad]:
-    """Yield the quads that can be read, without what the two processes differ by whatever they launch."""
-    for quad in filter(lambda each: paired.readable(each.times_ns), quads):
-        if block.offsets_ns is None:
-            yield quad
-            continue
-        off_ns = dict(zip("AB", block.offsets_ns, strict=True))
-        slots = zip(quad.order, quad.times_ns, strict=True)
-        one, two, three, four = (time_ns - off_ns[arm] for arm, time_ns in slots)
-        levelled = dataclasses.replace(quad, times_ns=(one, two, three, four))
-        yield levelled if paired.readable(levelled.times_ns) else quad
-
-
 @dataclass(frozen=True)
 class Round:
     """What one process measured, and what the gates said of it."""
@@ -137,11 +121,11 @@ class Round:
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
-        quads = tuple(_levelled(block, gated.quads))
+        quads = tuple(quad for quad in gated.quads if paired.readable(quad.times_ns))
         every = _Effects.of(block, quads)
         if len(gated.clean) == len(gated.quads):
             return cls(block, gated, quads, every, every)
-        clean = _Effects.of(block, list(_levelled(block, gated.clean)))
+        clean = _Effects.of(block, [quad for quad in gated.clean if paired.readable(quad.times_ns)])
         return cls(block, gated, quads, every, clean)
 
     @cached_property
@@ -218,7 +202,7 @@ class CaseTrial:
         """Return how well the next block must know its effect for the verdict to profit."""
         wanted = self._precision
         least = 0.0
-        if self.noise.launch_ns or any(each.block.in_turns for each in self.rounds):
+        if self.noise.launch_ns:
             # What processes differ by hides a smaller error than this, and their quads take long.
             found = [each.all.time.value for each in (*self.rounds, *self.again) if each.all.time]
             differ = stdev(found) if len(found) > 2 else 0.0
@@ -356,8 +340,7 @@ class CaseTrial:
     def noise_of(self, rounds: Sequence[Round]) -> NoisePriors:
         """Return the priors for these processes, by the median time of the faster side's launches."""
         times = [min(each.block.median_ns("A"), each.block.median_ns("B")) for each in rounds if each.quads]
-        levelled = all(each.block.offsets_ns is not None for each in rounds)
-        return self.noise.at(median(times), levelled=levelled) if times else self.noise
+        return self.noise.at(median(times)) if times else self.noise
 
     @property
     def _cycles_tell(self) -> bool | None:

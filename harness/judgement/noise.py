@@ -48,10 +48,6 @@ H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of process
 same, whatever the function; one of four kernels had four times as much. Assumed is the lower end: where
 processes differ by more they show it, and 640 verdicts replayed from these held no false alarm."""
 
-LEVELLED_NS = 60.0
-"""The same without what an empty launch takes more in one process than in the other. On an H100 it took ten
-functions of 4.6 to 64 us from 108 to 558 ns, the most for four launches, to 20 to 225 ns over 14 pairs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseNoise:
@@ -113,8 +109,7 @@ def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) 
     assumed = ELSEWHERE if device.kind == "cpu" else APART
     known = calibration.apart.get(case) if calibration else None
     if known is None or len(known.time) < _FEWEST_EFFECTS:
-        launch_ns, levelled_ns = (0.0, 0.0) if device.kind == "cpu" else (APART_NS, LEVELLED_NS)
-        return NoisePriors(time=assumed, cycles=assumed, launch_ns=launch_ns, levelled_ns=levelled_ns)
+        return NoisePriors(time=assumed, cycles=assumed, launch_ns=0.0 if device.kind == "cpu" else APART_NS)
     return NoisePriors(
         time=prior_of_case(assumed, known.time),
         cycles=prior_of_case(assumed, known.cycles),

@@ -445,9 +445,6 @@ class PairedBlock:
     """True where arrays that kernels read and write were put back before each launch, as in Measurement."""
     in_turns: bool = False
     """True where each side had a process of its own, and the two took turns slot by slot."""
-    offsets_ns: tuple[float, float] | None = None
-    """Time by which a call takes longer in base's process, and in head's, than in the mean of both, as empty
-    launches beside it tell. Effects are without it; times of quads are as measured. None where unknown."""
 
     def median_ns(self, arm: str) -> float:
         """The median time of the slots of one arm, A or B."""

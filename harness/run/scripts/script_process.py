@@ -65,10 +65,6 @@ class Done(msgspec.Struct, frozen=True, tag_field="at", tag="done"):
 
     times_ns: tuple[float, ...] = ()
     launches: int = 1
-    empty_ns: tuple[float, ...] = ()
-    """Times of empty launches beside them."""
-    enqueued: int = 0
-    """Launches, copies and fills that a call enqueues; 0 where that is unknown."""
     started_ns: int = 0
     ended_ns: int = 0
     inputs: dict[str, str] = {}

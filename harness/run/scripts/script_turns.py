@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from harness.errors import MeasureError
 from harness.judgement.statistics.paired import trimmed_mean
@@ -15,15 +15,13 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Order, PairSettings, wanted_quads
 from harness.records.types import PairedBlock, Quad
 from harness.run.scripts.call_names import CallName
-from harness.run.scripts.script_outputs import OutputsOrder
+from harness.run.scripts.script_outputs import Observation
 from harness.run.scripts.script_process import Call, Done, RaisedError, ScriptProcess
 from harness.run.two_workers import ORDERS, SIDES
 
 BUDGET_MS = 10.0
 """Length of a slot; a launch that takes longer is a slot by itself."""
 WARM_UP_MS = 50.0
-_MOST_APART_NS = 250.0
-"""Half of the largest difference between two processes' launches that is taken for chance."""
 _HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
 """Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
 
@@ -55,22 +53,6 @@ def tick_of(call: Call) -> float:
     return _HOST_TICK_NS if call.clock == "host" else _EVENT_TICK_NS
 
 
-def offsets_ns(slots: Mapping[SideName, Sequence[Done]]) -> tuple[float, float] | None:
-    """Return by how much a call takes longer in each side's process than in the mean of both.
-
-    Empty launches tell it of a launch, in nanoseconds; a call has as many as it enqueues work. None is
-    returned where none were timed.
-    """
-    empty = {side: [each for slot in slots[side] for each in slot.empty_ns] for side in SIDES}
-    if not all(empty.values()):
-        return None
-    levels = {side: trimmed_mean(empty[side]) for side in SIDES}
-    apart_ns = (levels["head"] - levels["base"]) / 2
-    apart_ns = max(-_MOST_APART_NS, min(_MOST_APART_NS, apart_ns))
-    base, head = (max(1, slots[side][-1].enqueued) for side in SIDES)
-    return -base * apart_ns, head * apart_ns
-
-
 @dataclass(slots=True)
 class Turns:
     """Two processes of a script at one call, of which one works at a time."""
@@ -80,8 +62,6 @@ class Turns:
     timeout_s: float
     pair: PairSettings
     rng: random.Random
-    _taken: dict[SideName, list[Done]] = field(default_factory=lambda: {side: [] for side in SIDES})
-    """Slots of this call."""
 
     @property
     def pids(self) -> list[int]:
@@ -112,7 +92,7 @@ class Turns:
                     each.close()
                 raise
 
-    def observe(self, side: SideName, asked: OutputsOrder) -> Done | RaisedError:
+    def observe(self, side: SideName, asked: Observation) -> Done | RaisedError:
         """Have a side run its function once, and tell its outputs."""
         return self.sides[side].order(self.timeout_s, do="outputs", **dataclasses.asdict(asked))
 
@@ -149,7 +129,6 @@ class Turns:
             settled=None,
             gpu_s=spent_s,
             in_turns=True,
-            offsets_ns=offsets_ns(self._taken),
         )
 
     def _quad(self, budget_ms: float) -> tuple[Quad, int]:
@@ -165,5 +144,4 @@ class Turns:
         return quad, min(each.launches * len(each.times_ns) for each in slots)
 
     def _sample(self, side: SideName, budget_ms: float) -> Done:
-        self._taken[side].append(sampled(self.sides[side], budget_ms, self.timeout_s))
-        return self._taken[side][-1]
+        return sampled(self.sides[side], budget_ms, self.timeout_s)

@@ -105,8 +105,6 @@ class Recording:
         return {
             "times_ns": times_ns,
             "launches": launches,
-            "empty_ns": call.empty_ns,
-            "enqueued": call.enqueued,
             "started_ns": began_ns,
             "ended_ns": time.monotonic_ns(),
         }

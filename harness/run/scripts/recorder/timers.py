@@ -9,7 +9,6 @@ import sys
 import time
 
 from . import arrays
-from .cupti import enqueued_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,13 +164,9 @@ class TimedCall:
     test = ""
     """Id of the test that the call is of; empty for none."""
     params: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
-    enqueued = 0
-    """Work that a call of the function enqueues on the card; 0 where that is unknown."""
 
     def __init__(self) -> None:
         self.labels: dict[str, Any] = {}
-        self.empty_ns: list[float] = []
-        """Times of empty launches beside those of the last sample; none where none were timed."""
 
     def run(self) -> Any:
         """Call the function once."""
@@ -232,9 +227,7 @@ class LibraryCall(TimedCall):
         if self._timer.held and torch_on_card() is not None:
             if self._cold is None:
                 self._cold = ColdLaunches(self.run, self._given.get("grad_to_none") or ())
-                self.enqueued = self._cold.enqueued
-            times_ns, self.empty_ns = self._cold.times_ns(budget_ms)
-            return times_ns, 1
+            return self._cold.times_ns(budget_ms), 1
         brief = self._brief(budget_ms)
         try:
             found = self._call({**brief, **self._timer.every})
@@ -490,38 +483,30 @@ class ColdLaunches:
 
     The card is held before each until the host has enqueued it: otherwise a function of many small kernels is
     timed by the host, which differs from process to process far more than the card does.
-
-    An empty kernel follows each. A launch takes longer in one process than in another, whatever it launches:
-    on an H100 by 114 ns as a standard deviation, of which the empty kernel's time tells most.
     """
 
     def __init__(self, run: Callable[[], Any], no_gradients: Sequence[Any]) -> None:
         self._torch: Any = sys.modules["torch"]
         self._run, self._no_gradients = run, no_gradients
         self._cache = self._torch.empty(_CACHE_BYTES, dtype=self._torch.int8, device="cuda")
-        self._host_ns = 0.0
-        self.enqueued = enqueued_by(run)
+        self._host_ns, self._time_ms = 0.0, 0.0
         for _ in range(3):
             self._host_ns = self._once()
-        self._time_ms = min(self._batch(3)[0])
+        self._time_ms = min(self._batch(3))
 
     def _once(self) -> float:
-        """Return how long the host takes to enqueue the function and the empty kernel."""
-        event = self._torch.cuda.Event(enable_timing=True)
+        """Return how long the host takes to enqueue the function."""
         self._torch.cuda.synchronize()
         began = time.perf_counter_ns()
         self._run()
-        event.record()
-        self._torch.cuda._sleep(0)
         taken = time.perf_counter_ns() - began
         self._torch.cuda.synchronize()
         return float(taken)
 
-    def _batch(self, count: int) -> tuple[list[float], list[float]]:
-        """Return times of the function and of the empty kernel, in milliseconds."""
+    def _batch(self, count: int) -> list[float]:
         event = self._torch.cuda.Event
-        marks = [tuple(event(enable_timing=True) for _ in range(3)) for _ in range(count)]
-        for start, end, after in marks:
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
+        for start, end in pairs:
             for tensor in self._no_gradients:
                 tensor.grad = None
             self._cache.zero_()
@@ -529,17 +514,12 @@ class ColdLaunches:
             start.record()
             self._run()
             end.record()
-            self._torch.cuda._sleep(0)
-            after.record()
         self._torch.cuda.synchronize()
-        times = [float(start.elapsed_time(end)) for start, end, _ in marks]
-        return times, [float(end.elapsed_time(after)) for _, end, after in marks]
+        return [float(start.elapsed_time(end)) for start, end in pairs]
 
-    def times_ns(self, budget_ms: float) -> tuple[list[float], list[float]]:
-        """Return times of the function and of the empty kernel, in nanoseconds."""
+    def times_ns(self, budget_ms: float) -> list[float]:
         each_ms = self._time_ms + _HEAD_START * self._host_ns / _MS
-        times, empty = self._batch(max(3, min(200, int(budget_ms / each_ms))))
-        return [time_ms * _MS for time_ms in times], [time_ms * _MS for time_ms in empty]
+        return [time_ms * _MS for time_ms in self._batch(max(3, min(200, int(budget_ms / each_ms))))]
 
 
 def _torch_ms(start: Any, end: Any) -> float:
