@@ -5,8 +5,12 @@ A stand-in of Triton times by a clock that each operation moves on, so verdicts 
 
 from __future__ import annotations
 
+import itertools
 import re
+import sys
 from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ import pytest
 from harness.errors import ExitCode, MeasureError
 from harness.report.document.document import decode_review
 from harness.run.scripts.call_names import names_of
-from harness.run.scripts.recorder import arrays, frames
+from harness.run.scripts.recorder import arrays, autotuning, frames, timers
 from harness.run.scripts.script_outputs import OutputsCheck, read_arrays
 from harness.run.scripts.script_process import Done
 from tests.support import caller, commit, git, make_repository
@@ -361,6 +365,189 @@ def test_a_number_that_no_size_can_hold_is_in_a_name_only_where_nothing_else_tel
 def test_calls_that_nothing_tells_apart_are_told_by_their_place():
     [names] = names_of([calls({"n": 1}, {"n": 1})])
     assert [(dict(each.sizes), each.unstable) for each in names] == [({}, False), ({"call": 2}, True)]
+
+
+# Launches behind a hold
+
+
+class Card:
+    """Stands in for PyTorch on a card: the host enqueues, and the card works behind it. Times in ns."""
+
+    def __init__(self, monkeypatch):
+        self.host = self.card = 0.0
+        self.cuda = SimpleNamespace(
+            is_initialized=lambda: True,
+            synchronize=self.synchronize,
+            Event=lambda enable_timing: Event(self),
+            _sleep=lambda cycles: self.work(cycles / 1.5),
+        )
+        self.int8 = "int8"
+        monkeypatch.setitem(sys.modules, "torch", self)
+        monkeypatch.setattr(timers.time, "perf_counter_ns", lambda: self.host)
+
+    def empty(self, *_args, **_kwargs):
+        return SimpleNamespace(zero_=lambda: self.work(1e4))
+
+    def work(self, duration_ns):
+        self.host += 1000
+        self.card = max(self.card, self.host) + duration_ns
+
+    def synchronize(self):
+        self.host = max(self.host, self.card)
+
+
+@dataclass
+class Event:
+    card: Card
+    at: float = 0.0
+
+    def record(self):
+        self.at = max(self.card.card, self.card.host)
+
+    def query(self):
+        return self.at <= self.card.host
+
+    def synchronize(self):
+        self.card.host = max(self.card.host, self.at)
+
+    def elapsed_time(self, other):
+        return (other.at - self.at) / 1e6
+
+
+def test_launches_for_which_the_host_was_late_do_not_count(monkeypatch):
+    card = Card(monkeypatch)
+    enqueueing_ns = itertools.cycle([5e3, 5e3, 9e5])
+
+    def run():
+        card.work(2e4)
+        card.host += next(enqueueing_ns)
+        card.work(3e4)
+
+    times_ns = timers.ColdLaunches(run, ()).times_ns(20)
+    assert set(np.round(times_ns)) == {5e4}
+    assert len(times_ns) > 20
+
+
+def test_a_function_that_waits_for_the_card_is_timed_as_it_is(monkeypatch):
+    card = Card(monkeypatch)
+
+    def run():
+        card.work(2e4)
+        card.synchronize()
+
+    times_ns = timers.ColdLaunches(run, ()).times_ns(1)
+    assert len(times_ns) > 10
+    assert min(times_ns) >= 2e4
+
+
+def test_a_loop_of_an_authors_timer_is_held_too(monkeypatch):
+    card = Card(monkeypatch)
+
+    def run():
+        card.host += 5e4
+        card.work(2e4)
+
+    call = timers.OwnCall("timeit", lambda fn: fn(), (run,), {})
+    times_ns, count = call.sample(10)
+    assert (call.clock, count > 10) == ("event", True)
+    assert times_ns == [pytest.approx(2e4)]
+
+
+@dataclass(unsafe_hash=True)
+class Config:
+    size: int
+    pre_hook: Any = None
+
+    def __str__(self):
+        return f"size {self.size}"
+
+
+class Autotuner:
+    """Stands in for Triton's: it has tuned only where its function was called."""
+
+    def __init__(self, kernel):
+        self.fn, self.cache, self.tuned = SimpleNamespace(fn=kernel), {}, 0
+
+    def check_disk_cache(self, _key, _configs, bench):
+        bench()
+        return False
+
+
+def kernel_of(source, **names):
+    return SimpleNamespace(src=source, __globals__=names)
+
+
+HELPER = kernel_of("def helper(x):\n    return 2 * x\n")
+KERNEL = "def kernel(x):\n    return helper(x) * WIDTH\n"
+
+
+@pytest.fixture
+def best(tmp_path, monkeypatch):
+    """Returns the configuration that a kernel runs in a fresh process, by the times that it would measure."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    autotuning.keep_tuned(SimpleNamespace(Autotuner=Autotuner))
+    configs = [Config(size, pre_hook=print) for size in (16, 32, 64)]
+
+    def run(kernel, *times, key="4096"):
+        tuner = Autotuner(kernel)
+
+        def bench():
+            tuner.cache[key] = configs[times.index(min(times))]
+
+        tuner.check_disk_cache(key, configs, bench)
+        return tuner.cache[key]
+
+    return run
+
+
+def test_every_process_runs_what_the_autotuner_found_first(best):
+    kernel = kernel_of(KERNEL, helper=HELPER, WIDTH=4)
+    found = best(kernel, 3, 1, 2)
+    assert (found.size, found.pre_hook) == (32, print)
+    assert best(kernel, 1, 2, 3) == found
+    assert best(kernel, 1, 2, 3, key="8192").size == 16
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (kernel_of(f"# a comment\n\n{KERNEL}    # and another\n", helper=HELPER, WIDTH=4), True),
+        (kernel_of(KERNEL.replace("helper(x)", "x"), helper=HELPER, WIDTH=4), False),
+        (kernel_of(KERNEL, helper=HELPER, WIDTH=8), False),
+        (kernel_of(KERNEL, helper=kernel_of(HELPER.src.replace("2", "3")), WIDTH=4), False),
+    ],
+    ids=["comments", "another body", "another constant", "another helper"],
+)
+def test_a_kernel_is_tuned_anew_where_its_code_differs(best, other, same):
+    best(kernel_of(KERNEL, helper=HELPER, WIDTH=4), 3, 1, 2)
+    assert best(other, 1, 2, 3).size == (32 if same else 16)
+
+
+def test_a_script_is_calibrated_by_its_calls(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, files(), 1)
+    results = tmp_path / "results"
+    given = ("--script", RUN, "--results", str(results), "--json")
+    done = harness("calibrate", "--trials", "2", *given, cwd=repository)
+    [told] = done.json
+    assert done.status == ExitCode.FINE
+    assert told["calibration"]["verdicts"] == 6
+    assert set(told["calibration"]["apart"]) == {
+        "bench.softmax[n=256]",
+        "bench.softmax[n=512]",
+        "bench.relu[]",
+    }
+    assert told["calibration"]["cases"] == {}
+    [compared] = harness("compare", "HEAD", *given, cwd=repository).json
+    assert compared["comparison"]["calibrated_at"] == told["calibration"]["measured_at"]
+
+
+@pytest.mark.parametrize("more", [("--planted-trials", "2"), ("--levels", "1"), ("--l2", "hot")])
+def test_a_scripts_calls_are_not_slowed_to_calibrate(harness, tmp_path, more):
+    done = harness("calibrate", "--script", RUN, *more, cwd=make_repository(tmp_path / "p"))
+    assert done.status == ExitCode.USAGE
+    assert more[0] in done.err
 
 
 # Arrays

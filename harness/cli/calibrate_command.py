@@ -39,9 +39,9 @@ def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
 def command(selection: options.Selection, **given: Any) -> ExitCode:
     """Measure this device's noise: the kernels that CASES select against themselves, and slowed on purpose.
 
-    Later comparisons on this device are judged by it. With --script the calls of a benchmark script are compared
-    with themselves, and nothing is slowed. Exit status 1 where code came out as slower or faster than itself,
-    3 where nothing could be judged.
+    Later comparisons on this device are judged by it. With --script the calls of a benchmark script are
+    compared with themselves, and nothing is slowed. Exit status 1 where code came out as slower or faster
+    than itself, 3 where nothing could be judged.
     """
     config = load_config()
     if scripts := script_options.scripts_in(config, given):

@@ -266,7 +266,7 @@ class ComparingScripts:
         if known is not None and not any(trial.id in known.apart for trial in self._trials):
             known = None
         interrupted = False
-        described = self._describe(first, cases)
+        described = self._describe(first, known)
         with ComparisonJournal(self._folder if save and self.settings.save else None, described) as journal:
             try:
                 self._measure(cases, journal)
@@ -318,7 +318,7 @@ class ComparingScripts:
     def _failed(case: Case, error: HarnessError) -> Verdict:
         return failed_by(bare_verdict(case.id, case, "failed", ""), error)
 
-    def _describe(self, first: Mapping[SideName, _FirstPass], cases: Sequence[_ScriptCase]) -> Comparison:
+    def _describe(self, first: Mapping[SideName, _FirstPass], known: Calibration | None) -> Comparison:
         base, head = (dataclasses.replace(side.source, suite=self.suite) for side in self.sides.values())
         timers = dict.fromkeys(call.timer for each in first.values() for call in each.calls)
         return Comparison(
@@ -326,7 +326,7 @@ class ComparingScripts:
             command="compare",
             base=base,
             head=head,
-            kernels=tuple(dict.fromkeys(case.trial.case.kernel for case in cases)),
+            kernels=tuple(dict.fromkeys(trial.case.kernel for trial in self._trials)),
             device=self.device,
             toolchain=None,
             identity=self.probe.identity(),
@@ -335,6 +335,7 @@ class ComparingScripts:
                 "script": self.sides["head"].command,
                 **recorded_settings(self.settings, self.policy),
             },
+            calibrated_at=known.measured_at if known else None,
         )
 
     def _measure(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:

@@ -54,7 +54,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class OutputsOrder:
     """An order to run a function once, and to tell its outputs. Paths are empty where nothing is written."""
 
     path: str = ""
@@ -67,8 +67,8 @@ class Observation:
     """File of such floats, which take the place of its own."""
 
 
-Observe = Callable[[SideName, Observation], Done | RaisedError]
-"""Has one side carry out an observation."""
+Observe = Callable[[SideName, OutputsOrder], Done | RaisedError]
+"""Has one side carry out such an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class OutputsCheck:
         return rolled if found.reason and not rolled.reason else found
 
     def _compared(self, *, rolled: bool) -> Found:
-        asked = Observation(rolled=rolled)
+        asked = OutputsOrder(rolled=rolled)
         seen = self._both(asked)
         if isinstance(seen, Found):
             return seen
@@ -110,10 +110,10 @@ class OutputsCheck:
             return Found(reason="inputs-differ", array=identifier(other))
         return self._by_values(asked)
 
-    def _both(self, asked: Observation) -> dict[SideName, Done] | Found:
+    def _both(self, asked: OutputsOrder) -> dict[SideName, Done] | Found:
         """Run both sides; head takes what base was asked to write of its inputs."""
         seen: dict[SideName, Done] = {}
-        of_sides: dict[SideName, Observation] = {
+        of_sides: dict[SideName, OutputsOrder] = {
             "base": asked,
             "head": dataclasses.replace(asked, inputs_to="", inputs_from=asked.inputs_to),
         }
@@ -127,7 +127,7 @@ class OutputsCheck:
             seen[side] = done
         return seen
 
-    def _by_values(self, asked: Observation) -> Found:
+    def _by_values(self, asked: OutputsOrder) -> Found:
         again = dataclasses.replace(asked, path=str(self.scratch / "again.arrays"))
         seen = self._both(again)
         if isinstance(seen, Found):

@@ -15,7 +15,7 @@ from harness.measure.protocol import SideName
 from harness.measure.quads import Order, PairSettings, wanted_quads
 from harness.records.types import PairedBlock, Quad
 from harness.run.scripts.call_names import CallName
-from harness.run.scripts.script_outputs import Observation
+from harness.run.scripts.script_outputs import OutputsOrder
 from harness.run.scripts.script_process import Call, Done, RaisedError, ScriptProcess
 from harness.run.two_workers import ORDERS, SIDES
 
@@ -92,7 +92,7 @@ class Turns:
                     each.close()
                 raise
 
-    def observe(self, side: SideName, asked: Observation) -> Done | RaisedError:
+    def observe(self, side: SideName, asked: OutputsOrder) -> Done | RaisedError:
         """Have a side run its function once, and tell its outputs."""
         return self.sides[side].order(self.timeout_s, do="outputs", **dataclasses.asdict(asked))
 

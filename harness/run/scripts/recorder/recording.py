@@ -10,7 +10,7 @@ import sys
 import time
 import types
 
-from . import arrays, frames, timers
+from . import arrays, autotuning, frames, timers
 from .link import Link
 
 TYPE_CHECKING = False
@@ -47,6 +47,7 @@ class Recording:
             timers.PYTEST_FIXTURE: self._patch_pytest,
             "_pytest.assertion.rewrite": self._watch_pytest,
             "numpy.random": self._seed_generators,
+            autotuning.MODULE: autotuning.keep_tuned,
             "torch.cuda": self._wait_before,
         }
         """Changes of modules that need more than another function in a timer's place."""

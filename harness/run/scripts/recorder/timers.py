@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import math
 import sys
@@ -15,13 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    DeviceClock = Callable[[Callable[[], Any], int], "TimedLoop"]
+
 _MS, _US, _S = 1e6, 1e3, 1e9
 _LONGEST_LOOP = 100_000
 _CACHE_BYTES = 2**28
 """As much as Triton clears before each launch; more than the L2 cache of any card."""
-_HEAD_START = 1.5
-"""The card is held for so many times what the host takes to enqueue a function."""
+_HOLDS = (1.5, 3, 6, 12)
+"""The card is held for so many times what the host takes to enqueue a function: longer where the host was
+late, and the shortest where it was for all of them, as of a function that waits for the card itself."""
 _LONGEST_HOLD_NS = 20e6
+_LONGEST_QUEUE = 400
+"""Number of calls that are enqueued ahead: a driver's queue has room for some thousand launches."""
+_FEWEST_PUNCTUAL = 0.1
+"""Share of a sample's launches that must have been enqueued in time to be taken alone."""
 _CYCLES_PER_NS = 1.5
 """Clock by which a hold is counted: on a faster one it is a little shorter."""
 _SHORTEST_ROUND_NS = 1e6
@@ -317,6 +325,9 @@ class OwnCall(TimedCall):
         self.clock = "event" if self._device else "host"
         self._number = 0
         self._host_ns = 0.0
+        """Time that the host takes to enqueue a call."""
+        self._may_hold = True
+        """False where the host was late however long the card was held: the function waits for it."""
 
     def run(self) -> Any:
         args, kwargs = self._given
@@ -325,23 +336,33 @@ class OwnCall(TimedCall):
     def sample(self, budget_ms: float) -> tuple[list[float], int]:
         if not self._number:
             self._loop(1)
-            self._number = max(1, min(_LONGEST_LOOP, int(budget_ms * _MS / max(self._loop(1), 1.0))))
+            longest = _LONGEST_QUEUE if self._device else _LONGEST_LOOP
+            self._number = max(1, min(longest, int(budget_ms * _MS / max(self._loop(1), 1.0))))
         self._loop(max(1, self._number // 4))
         return [self._loop(self._number) / self._number], self._number
 
     def _loop(self, count: int) -> float:
         if self._device is not None:
-            hold(self._host_ns * count)
-            began = time.perf_counter_ns()
-            taken = self._device(self.run, count)
-            self._host_ns = min(self._host_ns or 1e12, (time.perf_counter_ns() - began) / count)
-            return taken
+            return self._on_device(self._device, count)
         returned = None
         began = time.perf_counter_ns()
         for _ in range(count):
             returned = self.run()
         arrays.wait_for(returned)
         return float(time.perf_counter_ns() - began)
+
+    def _on_device(self, clock: DeviceClock, count: int) -> float:
+        """Return the time of a loop, the card held until the host has enqueued it; again with a longer hold
+        where the host was late.
+        """
+        for longer in _HOLDS if self._may_hold else _HOLDS[:1]:
+            hold(longer * self._host_ns * count)
+            found = clock(self.run, count)
+            self._host_ns = found.host_ns / count
+            if not found.late:
+                return found.time_ns
+        self._may_hold = False
+        return found.time_ns
 
     def result(self) -> Any:
         return self._result
@@ -460,15 +481,49 @@ def torch_on_card() -> Any:
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
-def device_clock() -> Callable[[Callable[[], Any], int], float] | None:
-    """Return what times so many calls by events of the framework in use; None where none uses a card."""
+class TimedLoop:
+    """Calls in a row, as a pair of events has timed them: the card's time, and the host's until all were
+    enqueued. It is late where the card was at work before that.
+    """
+
+    def __init__(self, time_ns: float, host_ns: float, *, late: bool) -> None:
+        self.time_ns, self.host_ns, self.late = time_ns, host_ns, late
+
+
+def device_clock() -> DeviceClock | None:
+    """Return a function that times so many calls by events of the framework in use; None without a card."""
     torch, cupy = torch_on_card(), sys.modules.get("cupy")
     if torch is not None:
-        events = lambda: torch.cuda.Event(enable_timing=True)  # noqa: E731
-        return lambda run, count: _between(events, run, count, _torch_ms)
+        event = functools.partial(torch.cuda.Event, enable_timing=True)
+        return lambda run, count: _between(
+            event(), event(), run, count, lambda one, other: float(one.elapsed_time(other)), held=True
+        )
     if cupy is not None:
-        return lambda run, count: _between(cupy.cuda.Event, run, count, cupy.cuda.get_elapsed_time)
+        cuda = cupy.cuda
+        return lambda run, count: _between(
+            cuda.Event(), cuda.Event(), run, count, cuda.get_elapsed_time, held=False
+        )
     return None
+
+
+def _between(
+    start: Any,
+    end: Any,
+    run: Callable[[], Any],
+    count: int,
+    milliseconds: Callable[[Any, Any], float],
+    *,
+    held: bool,
+) -> TimedLoop:
+    began_ns = time.perf_counter_ns()
+    start.record()
+    for _ in range(count):
+        run()
+    end.record()
+    host_ns = time.perf_counter_ns() - began_ns
+    late = held and start.query()
+    end.synchronize()
+    return TimedLoop(milliseconds(start, end) * _MS, host_ns, late=late)
 
 
 def hold(duration_ns: float) -> None:
@@ -482,57 +537,59 @@ class ColdLaunches:
     """Times launches as Triton's do_bench does: each by a pair of events, the L2 cache cleared before it.
 
     The card is held before each until the host has enqueued it: otherwise a function of many small kernels is
-    timed by the host, which differs from process to process far more than the card does.
+    timed by the host, which differs from process to process far more than the card does. Launches for which
+    the host came too late are left out, unless nearly all are, as of a function that waits for the card.
     """
 
     def __init__(self, run: Callable[[], Any], no_gradients: Sequence[Any]) -> None:
         self._torch: Any = sys.modules["torch"]
         self._run, self._no_gradients = run, no_gradients
         self._cache = self._torch.empty(_CACHE_BYTES, dtype=self._torch.int8, device="cuda")
-        self._host_ns, self._time_ms = 0.0, 0.0
-        for _ in range(3):
-            self._host_ns = self._once()
-        self._time_ms = min(self._batch(3))
+        run()  # the first call may tune, and load kernels
+        host_ns = min(self._host_ns() for _ in range(3))
+        for longer in _HOLDS:
+            self._hold_ns = longer * host_ns
+            punctual, every = self._batch(3)
+            if len(punctual) == len(every):
+                break
+        else:
+            self._hold_ns = self._hold_ns if punctual else _HOLDS[0] * host_ns
+        self._may_hold = bool(punctual)
+        self._time_ns = min(every)
 
-    def _once(self) -> float:
+    def _host_ns(self) -> float:
         """Return how long the host takes to enqueue the function."""
         self._torch.cuda.synchronize()
-        began = time.perf_counter_ns()
+        began_ns = time.perf_counter_ns()
         self._run()
-        taken = time.perf_counter_ns() - began
+        taken_ns = time.perf_counter_ns() - began_ns
         self._torch.cuda.synchronize()
-        return float(taken)
+        return float(taken_ns)
 
-    def _batch(self, count: int) -> list[float]:
-        event = self._torch.cuda.Event
-        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
-        for start, end in pairs:
-            for tensor in self._no_gradients:
-                tensor.grad = None
-            self._cache.zero_()
-            hold(_HEAD_START * self._host_ns)
-            start.record()
-            self._run()
-            end.record()
+    def _batch(self, count: int) -> tuple[list[float], list[float]]:
+        """Return times in nanoseconds: those of launches that were enqueued in time, and all."""
+        event = functools.partial(self._torch.cuda.Event, enable_timing=True)
+        pairs = [(event(), event()) for _ in range(count)]
+        late = [self._launched_late(*pair) for pair in pairs]
         self._torch.cuda.synchronize()
-        return [float(start.elapsed_time(end)) for start, end in pairs]
+        every = [float(start.elapsed_time(end)) * _MS for start, end in pairs]
+        return [time_ns for time_ns, is_late in zip(every, late) if not is_late], every
+
+    def _launched_late(self, start: Any, end: Any) -> bool:
+        """Launch once behind a hold; tells whether the card was at work before all was enqueued."""
+        for tensor in self._no_gradients:
+            tensor.grad = None
+        self._cache.zero_()
+        hold(self._hold_ns)
+        start.record()
+        self._run()
+        end.record()
+        return bool(start.query())
 
     def times_ns(self, budget_ms: float) -> list[float]:
-        each_ms = self._time_ms + _HEAD_START * self._host_ns / _MS
-        return [time_ms * _MS for time_ms in self._batch(max(3, min(200, int(budget_ms / each_ms))))]
-
-
-def _torch_ms(start: Any, end: Any) -> float:
-    return float(start.elapsed_time(end))
-
-
-def _between(
-    new: Callable[[], Any], run: Callable[[], Any], count: int, milliseconds: Callable[[Any, Any], float]
-) -> float:
-    start, end = new(), new()
-    start.record()
-    for _ in range(count):
-        run()
-    end.record()
-    end.synchronize()
-    return milliseconds(start, end) * _MS
+        """Return times of as many launches as fit into the budget, in nanoseconds."""
+        each_ns = self._time_ns + self._hold_ns
+        punctual, every = self._batch(max(3, min(200, int(budget_ms * _MS / each_ns))))
+        if self._may_hold and len(punctual) < len(every) / 2:
+            self._hold_ns = min(2 * self._hold_ns, _LONGEST_HOLD_NS)
+        return punctual if len(punctual) >= _FEWEST_PUNCTUAL * len(every) else every

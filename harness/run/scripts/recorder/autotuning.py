@@ -1,0 +1,93 @@
+"""Has all processes run what Triton's autotuner found first, so that base and head do not differ by chance.
+
+Triton itself keeps it on disk by the line on which a kernel begins, and not for configurations with hooks. So
+a comment above an unchanged kernel has it tuned anew, and the choice may be another.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+import textwrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+MODULE = "triton.runtime.autotuner"
+_FOLDER = "TRITON_CACHE_DIR"
+
+
+def keep_tuned(module: Any) -> None:
+    """Patch Triton's autotuner; versions that keep nothing on disk are left alone."""
+    original = getattr(module.Autotuner, "check_disk_cache", None)
+    if original is None:
+        return
+
+    def checked(tuner: Any, key: Any, configs: Sequence[Any], bench: Callable[[], Any]) -> Any:
+        try:
+            path = _path(tuner.fn, key, configs)
+        except (AttributeError, KeyError, SyntaxError):
+            return original(tuner, key, configs, bench)
+        texts = list(map(str, configs))
+        found = _read(path)
+        if found in texts:
+            tuner.cache[key] = configs[texts.index(found)]
+            return True
+        bench()
+        _write(path, str(tuner.cache[key]))
+        return False
+
+    module.Autotuner.check_disk_cache = checked
+
+
+def _path(kernel: Any, key: Any, configs: Sequence[Any]) -> str:
+    """Return the file that keeps the choice. Raises AttributeError, KeyError, SyntaxError: it has none."""
+    while not hasattr(kernel, "src"):
+        kernel = kernel.fn  # a heuristic, or another autotuner, around it
+    triton, torch = sys.modules.get("triton"), sys.modules.get("torch")
+    parts = [
+        str(getattr(triton, "__version__", "")),
+        torch.cuda.get_device_name() if torch is not None else "",
+        str(key),
+        *map(str, configs),
+        *_code(kernel, set()),
+    ]
+    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return os.path.join(os.environ[_FOLDER], f"tuned-{name}")
+
+
+def _code(kernel: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the code of a kernel and of all that it calls, without comments, and constants that it names."""
+    seen.add(id(kernel))
+    tree = ast.parse(textwrap.dedent(kernel.src))
+    yield ast.dump(tree)
+    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+    found = getattr(kernel, "__globals__", None) or kernel.fn.__globals__
+    for value in (found[name] for name in names if name in found):
+        if hasattr(value, "src") and id(value) not in seen:
+            yield from _code(value, seen)
+        elif isinstance(getattr(value, "value", value), (bool, int, float, str)):
+            yield repr(getattr(value, "value", value))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    own = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(own, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(own, path)
+    except OSError:
+        return  # the next process tunes anew
