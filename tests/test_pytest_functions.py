@@ -123,7 +123,7 @@ def test_array_of_the_host(gpu_benchmark):
 def test_recorded(benchmark):
     torch.cuda.log.clear()
     kind = type(benchmark)
-    PytestCall(benchmark, kind.pedantic, kind.__call__, (double, 1), {}).run()
+    PytestCall(kind.pedantic, kind.__call__, (benchmark, double, 1), {}).run()
     assert torch.cuda.log == ["synchronize", "call", "synchronize"]
 """
 QUICK = "--benchmark-max-time=0.01"

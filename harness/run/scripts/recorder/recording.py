@@ -123,7 +123,8 @@ class Recording:
         name = module.__name__
         for function, timer in timers.TIMERS.get(name, {}).items():
             if callable(original := getattr(module, function, None)):
-                setattr(module, function, self._of_library(timer, original))
+                make = functools.partial(timers.LibraryCall, timer)
+                setattr(module, function, self._recorded(original, make))
         if change := self.by_hand.get(name):
             change(module)
         self.patch_own(module)
@@ -163,29 +164,27 @@ class Recording:
                 continue
             if place or original.__module__ == module.__name__:
                 if not hasattr(original, "_harness_recorded"):
-                    setattr(module, function, self._of_author(function, original))
+                    make = functools.partial(timers.OwnCall, function)
+                    recorded = self._recorded(original, make, timers.is_given_a_function)
+                    recorded._harness_recorded = True
+                    setattr(module, function, recorded)
                 done = True
         return done
 
-    def _of_library(self, timer: timers.Timer, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _recorded(
+        self,
+        original: Callable[..., Any],
+        make: Callable[[Callable[..., Any], Any, Any], timers.TimedCall],
+        is_timing: Callable[[Any, Any], bool] = lambda _args, _kwargs: True,
+    ) -> Any:
+        """Return a function for a timer's place. It records the calls that time something."""
+
         @functools.wraps(original)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            return self.take(
-                lambda: timers.LibraryCall(timer, original, args, kwargs), lambda: original(*args, **kwargs)
-            )
-
-        return recorded
-
-    def _of_author(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            if not any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values())):
+            if not is_timing(args, kwargs):
                 return original(*args, **kwargs)
-            return self.take(
-                lambda: timers.OwnCall(name, original, args, kwargs), lambda: original(*args, **kwargs)
-            )
+            return self.take(lambda: make(original, args, kwargs), lambda: original(*args, **kwargs))
 
-        recorded._harness_recorded = True  # type: ignore[attr-defined]
         return recorded
 
     def _patch_torch(self, module: Any) -> None:
@@ -193,17 +192,7 @@ class Recording:
         kind._harness_timeit = kind.timeit
         for method in timers.TORCH_METHODS:
             if callable(original := getattr(kind, method, None)):
-                setattr(kind, method, self._of_torch(method, original))
-
-    def _of_torch(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def recorded(timer: Any, *args: Any, **kwargs: Any) -> Any:
-            return self.take(
-                lambda: timers.TorchCall(timer, method, original, args, kwargs),
-                lambda: original(timer, *args, **kwargs),
-            )
-
-        return recorded
+                setattr(kind, method, self._recorded(original, functools.partial(timers.TorchCall, method)))
 
     def _watch_pytest(self, rewrite: Any) -> None:
         """Patch what pytest's own finder loads too: plugins and tests, unseen by any other finder."""
@@ -218,21 +207,9 @@ class Recording:
 
     def _patch_pytest(self, module: Any) -> None:
         kind = module.BenchmarkFixture
-        pedantic = kind.pedantic
-        kind.__call__ = self._of_pytest(pedantic, kind.__call__)
-        kind.pedantic = self._of_pytest(pedantic, pedantic)
-
-    def _of_pytest(self, pedantic: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def recorded(fixture: Any, *args: Any, **kwargs: Any) -> Any:
-            if not timers.times_by_itself(fixture):
-                return original(fixture, *args, **kwargs)
-            return self.take(
-                lambda: timers.PytestCall(fixture, pedantic, original, args, kwargs),
-                lambda: original(fixture, *args, **kwargs),
-            )
-
-        return recorded
+        make = functools.partial(timers.PytestCall, kind.pedantic)
+        for method in ("__call__", "pedantic"):
+            setattr(kind, method, self._recorded(getattr(kind, method), make, timers.times_by_itself))
 
 
 def _plain_reports(module: Any) -> None:

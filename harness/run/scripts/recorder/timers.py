@@ -255,15 +255,10 @@ class TorchCall(TimedCall):
     timer = "torch.utils.benchmark"
     clock = "host"
 
-    def __init__(self, timer: Any, method: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(self, method: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
         super().__init__()
-        self._object, self._method, self._original, self._args, self._kwargs = (
-            timer,
-            method,
-            original,
-            args,
-            kwargs,
-        )
+        timer, *self._args = args
+        self._object, self._method, self._original, self._kwargs = timer, method, original, kwargs
         self._timeit = getattr(type(timer), "_harness_timeit", None) or type(timer).timeit
         spec = timer._task_spec
         self._globals = dict(timer._globals)
@@ -368,6 +363,11 @@ class OwnCall(TimedCall):
         return self._result
 
 
+def is_given_a_function(args: Any, kwargs: Any) -> bool:
+    """Return whether an author's timer is given something to time."""
+    return any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values()))
+
+
 class PytestCall(TimedCall):
     """A call of pytest-benchmark's fixture `benchmark`, whose own `pedantic` runs and times every round.
 
@@ -378,18 +378,13 @@ class PytestCall(TimedCall):
     timer = "pytest-benchmark"
 
     def __init__(
-        self,
-        fixture: Any,
-        pedantic: Callable[..., Any],
-        original: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
+        self, pedantic: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any
     ) -> None:
         super().__init__()
-        self._fixture, self._pedantic = fixture, pedantic
-        bound = inspect.signature(original).bind(fixture, *args, **kwargs).arguments
-        (_, _), (_, self.fn), *given = bound.items()
-        self._given = dict(given)
+        self._pedantic = pedantic
+        bound = inspect.signature(original).bind(*args, **kwargs).arguments
+        (_, fixture), (_, self.fn), *given = bound.items()
+        self._fixture, self._given = fixture, dict(given)
         self.roots = (*self._given.get("args", ()), *(self._given.get("kwargs") or {}).values())
         self.test, self.params = fixture.fullname, plain_params(fixture.params or {})
         # A function that `benchmark` times has to bear any number of calls; one of `pedantic` may not.
@@ -446,8 +441,9 @@ class PytestCall(TimedCall):
         return self._pedantic(fixture, self.fn, **{**self._given, **counts})
 
 
-def times_by_itself(fixture: Any) -> bool:
+def times_by_itself(args: Any, _kwargs: Any) -> bool:
     """Return whether a fixture of pytest-benchmark times functions, and does not do so for gpu_benchmark."""
+    fixture = args[0]
     return not fixture.disabled and getattr(fixture._timer, "__module__", "") != _REPLAYING
 
 
