@@ -100,6 +100,7 @@ def empty(count, dtype, device):
 ON_A_CARD = """\
 import numpy as np
 import torch
+from harness.run.scripts.recorder.timers import PytestCall
 
 def double(x):
     torch.cuda.log.append("call")
@@ -118,6 +119,12 @@ def test_array_of_the_host(gpu_benchmark):
     torch.cuda.log.clear()
     gpu_benchmark.pedantic(double, args=(np.zeros(2),), rounds=1, warmup_rounds=0, iterations=1)
     assert torch.cuda.log == ["call", "synchronize", "call", "synchronize"]
+
+def test_recorded(benchmark):
+    torch.cuda.log.clear()
+    kind = type(benchmark)
+    PytestCall(kind.pedantic, kind.__call__, (benchmark, double, 1), {}).run()
+    assert torch.cuda.log == ["synchronize", "call", "synchronize"]
 """
 QUICK = "--benchmark-max-time=0.01"
 
@@ -172,7 +179,7 @@ def test_a_card_is_timed_by_its_framework_s_events_with_the_l2_cleared(bed):  # 
     bed.tests(ON_A_CARD)
     write_files(bed.root / "benchmarks", {"torch.py": TORCH})
     bed.apart = True
-    bed.run("--benchmark-json=saved.json", device=None).assert_outcomes(passed=3)
+    bed.run("--benchmark-json=saved.json", device=None).assert_outcomes(passed=4)
     content = json.loads((bed.root / "saved.json").read_text())
     saved = {each["name"]: each for each in content["benchmarks"]}
     clocks = {name: (each["extra_info"]["clock"], each["extra_info"]["l2"]) for name, each in saved.items()}

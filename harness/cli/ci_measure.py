@@ -116,7 +116,7 @@ def _compare_tests(
     """Measure by the project's own pytest benchmarks, and report as of any comparison."""
     from harness.ci import pytest_session
     from harness.cli.compare_command import repository_of
-    from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
+    from harness.records.imports.pytest_benchmark_files import TESTS
     from harness.report.document.from_results import kernel_places, review_of
     from harness.report.terminal.comparison_tables import exit_code
     from harness.suite.planning import load_suites
@@ -140,17 +140,13 @@ def _compare_tests(
     if failed and exit_code(results, given["fail_on"]) == ExitCode.FINE:
         problem = "A test failed in pytest's session, although no verdict does: see the job's log."
         results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
-    suites = {result.comparison.head.suite for result in results} - {TESTS, FUNCTIONS}
+    suites = {result.comparison.head.suite for result in results} - {TESTS}
     loaded = load_suites(config, head) if suites else []
     places = {each.suite.name: kernel_places(each) for each in loaded}
-    for suite in (TESTS, FUNCTIONS):
-        kernels = {
-            each.kernel
-            for result in results
-            for each in result.verdicts
-            if result.comparison.head.suite == suite
-        }
-        places[suite] = pytest_session.places_of(session, repository, kernels)
+    kernels = {
+        each.kernel for result in results for each in result.verdicts if result.comparison.head.suite == TESTS
+    }
+    places[TESTS] = pytest_session.places_of(session, repository, kernels)
     return _tell(review_of(results, places), results, selection, given)
 
 

@@ -1,7 +1,7 @@
 """Benchmarks of no suite, compared with another commit.
 
-Functions of gpu_benchmark are recorded: a process of pytest for each side waits at each call, and both take
-turns. Benchmarks of pytest-benchmark's own fixture have a process of pytest for each side and slot.
+A process of pytest for each side waits at each call of gpu_benchmark, or of pytest-benchmark's own fixture.
+The two take turns.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.function_timing import plain
 from harness.integrations.pytest.report import sentence
-from harness.integrations.pytest.slot import OPTION, UNTIMED
+from harness.integrations.pytest.slot import OPTION
 from harness.measure.protocol import SideName
-from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS, Untimed, read_untimed
+from harness.records.imports.imported import converted, loads
+from harness.records.imports.pytest_benchmark_files import TESTS, Untimed
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Source, Verdict
-from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
-from harness.run.executables.executable_build import ONLY, Executable, put_files, source_at
+from harness.run.executables.executable_build import Executable, put_files, source_at
 from harness.run.executables.side_code import SideFolders
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.call_names import CallName, name_of_test
-from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
+from harness.run.scripts.compare_scripts import ComparingScripts, NothingRecordedError, ScriptSettings
 from harness.run.two_workers import SIDES
 from harness.suite.problem import Case
 from harness.system import git
 from harness.system.files import scratch_folder
 
 _ALL = "all benchmarks"
-"""The name of the one verdict where pytest ended without a file on both sides."""
+"""The name of the one verdict where a process of pytest failed as a whole."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,8 @@ class TestComparison:
     option: Callable[[str], Any]
     place: TestPlace
     observer: CompareObserver
-    tests: Mapping[str, Mapping[str, Any]]
-    """Parameters of the session's benchmarks, by node id."""
-    recorded: bool
-    """True for functions of gpu_benchmark."""
+    tests: frozenset[str]
+    """Node ids of the session's benchmarks."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Node ids by the case of a verdict."""
     outcome: ComparisonResult | HarnessError | None = None
@@ -61,6 +59,9 @@ class TestComparison:
         """Compare, and keep the result or the error. Raises KeyboardInterrupt after an interrupt."""
         try:
             self.outcome = self._compare()
+        except NothingRecordedError as error:
+            error.message = "No benchmark was called at either commit: its test was skipped or failed before."
+            self.outcome = error
         except HarnessError as error:
             self.outcome = error
         if self.result and self.result.interrupted:
@@ -84,32 +85,22 @@ class TestComparison:
 
     def _compare(self) -> ComparisonResult:
         config = load_config(self.place.folder)
-        settings: dict[str, Any] = {
-            "device": self.option("perf_device") or config.device,
-            "busy": "fail" if self.option("perf_no_wait") else "wait",
-            "results": config.results_folder,
-            "budget_s": self.option("perf_budget"),
-        }
+        settings = ScriptSettings(
+            suite=TESTS,
+            device=self.option("perf_device") or config.device,
+            busy="fail" if self.option("perf_no_wait") else "wait",
+            results=config.results_folder,
+            budget_s=self.option("perf_budget"),
+            only_note_outputs=self.option("perf_outputs") == "note",
+        )
         with scratch_folder() as scratch:
-            if self.recorded:
-                notes = self.option("perf_outputs") == "note"
-                return self._in_turns(
-                    scratch, ScriptSettings(suite=FUNCTIONS, only_note_outputs=notes, **settings)
-                )
-            return self._by_processes(
-                scratch, ExecutablesSettings(format="pytest-benchmark", suite=TESTS, **settings)
-            )
 
-    def _in_turns(self, scratch: Path, settings: ScriptSettings) -> ComparisonResult:
-        base, head = self.place.sides(scratch, shlex.quote(str(scratch / "{side}.slot")))
-        for side in SIDES:
-            (scratch / f"{side}.slot").touch()
+            def untimed() -> dict[SideName, dict[CallName, Untimed]]:
+                return {side: _untimed(_reported(side, scratch)) for side in SIDES}
 
-        def untimed() -> dict[SideName, dict[CallName, Untimed]]:
-            return {side: _untimed(scratch / f"{side}{UNTIMED}") for side in SIDES}
-
-        result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
-        named = {_case_of(test, params): test for test, params in self.tests.items()}
+            base, head = self.place.sides(scratch)
+            result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
+            named = {each.case: each.test for side in SIDES for each in _reported(side, scratch)}
         # A process that fails as a whole has a verdict of its own.
         self.names = {
             each.case: named.get(each.case, _ALL if each.kernel == "script" else each.kernel)
@@ -117,22 +108,43 @@ class TestComparison:
         }
         return result
 
-    def _by_processes(self, scratch: Path, settings: ExecutablesSettings) -> ComparisonResult:
-        comparing = ComparingExecutables(*self.place.sides(scratch, ONLY), settings, self.observer)
-        result = comparing.run(TESTS)
-        self.names = {each.case: comparing.names.get(each.case, _ALL) for each in result.verdicts}
-        return result
+
+class _Test(msgspec.Struct, frozen=True):
+    """A benchmark, as `slot` tells of it."""
+
+    test: str
+    """Its node id."""
+    params: dict[str, int | float | str]
+    why: str | None = None
+    """The reason why it has no time; None where it may have."""
+    skipped: bool = False
+
+    @property
+    def name(self) -> CallName:
+        return name_of_test(self.test, self.params)
+
+    @property
+    def case(self) -> str:
+        return Case(TESTS, self.name.kernel, dict(self.name.sizes), "").id
+
+    @property
+    def untimed(self) -> Untimed | None:
+        return None if self.why is None else Untimed(name=self.test, why=self.why, skipped=self.skipped)
 
 
-def _untimed(path: Path) -> dict[CallName, Untimed]:
-    """Return what a side told of its tests without a time; nothing if it ended before it could."""
-    found = read_untimed(path) if path.exists() else {}
-    return {name_of_test(test, plain(each.params)): each for test, each in found.items()}
+def _report_of(side: SideName, scratch: Path) -> Path:
+    """Return the file in which a side's process tells of its benchmarks."""
+    return scratch / f"{side}.json"
 
 
-def _case_of(test: str, params: Mapping[str, Any]) -> str:
-    name = name_of_test(test, plain(params))
-    return Case(FUNCTIONS, name.kernel, dict(name.sizes), "").id
+def _reported(side: SideName, scratch: Path) -> list[_Test]:
+    """Return the benchmarks that a side told of; none if it ended before it could. Raises StoreError."""
+    path = _report_of(side, scratch)
+    return converted(path, loads(path.read_bytes()), list[_Test], "the plugin") if path.exists() else []
+
+
+def _untimed(tests: Sequence[_Test]) -> dict[CallName, Untimed]:
+    return {each.name: why for each in tests if (why := each.untimed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,22 +164,20 @@ class TestPlace:
     sources: Mapping[SideName, Source]
     """Each side as records have it, as it was before a record was written into the working tree."""
 
-    def sides(self, scratch: Path, slot: str) -> tuple[Executable, Executable]:
-        """Return base and head with their files in the scratch folder. `slot` is the word behind OPTION, in
-        which {side} stands for the side's name. Raises GitError, StoreError.
-        """
-        return self._side("base", scratch, slot), self._side("head", scratch, slot)
+    def sides(self, scratch: Path) -> tuple[Executable, Executable]:
+        """Return base and head with their files in the scratch folder. Raises GitError, StoreError."""
+        return self._side("base", scratch), self._side("head", scratch)
 
-    def _side(self, side: SideName, scratch: Path, slot: str) -> Executable:
+    def _side(self, side: SideName, scratch: Path) -> Executable:
         files = scratch / side
         put_files(self.repository, self.commits[side], files)
         project = files / self.folder.relative_to(self.repository)
         project.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its tests
         others = self.repository, *(scratch / other for other in SIDES if other != side)
-        command = shlex.join([sys.executable, "-m", "pytest", *self.words])
+        slot = f"{OPTION}={_report_of(side, scratch)}"
         return Executable(
             side,
-            f"{command} {OPTION}={slot.replace('{side}', side)}",
+            shlex.join([sys.executable, "-m", "pytest", *self.words, slot]),
             project,
             self.sources[side],
             folders=SideFolders(side, files, project, others),

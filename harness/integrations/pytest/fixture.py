@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.function_timing import BenchmarkCall, plain, time_function
+from harness.integrations.pytest.function_timing import BenchmarkCall, time_function
 from harness.integrations.pytest.report import (
     Info,
     info_of_arm,
@@ -170,7 +170,7 @@ class GpuBenchmark:
             if not self._benchmark.enabled:
                 return self._benchmark.pedantic(call)
             timed = time_function(
-                replace(call, test=self._test, params=plain(self._benchmark.params or {})),
+                replace(call, test=self._test, params=self._benchmark.params or {}),
                 max_time_s=float(self._limits["max_time"]),
                 min_rounds=int(self._limits["min_rounds"]),
                 rounds=rounds,

@@ -215,7 +215,7 @@ class BenchmarkCall:
     """Called with the arguments after each round, untimed."""
     test: str = ""
     """The test's id, which with its parameters names the case."""
-    params: Mapping[str, int | float | str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     def prepared(self) -> BenchmarkCall:
         """Return this call with the arguments of one round. Raises UsageError."""
@@ -309,8 +309,3 @@ def time_function(
     fewest, most = (min_rounds, math.inf) if rounds is None else (rounds, rounds)
     times_s, result = call.rounds(each, max_time_s, fewest, most)
     return TimedFunction(times_s=tuple(times_s), launches=each, clock=call.clock, result=result)
-
-
-def plain(params: Mapping[str, Any]) -> dict[str, int | float | str]:
-    """Return a test's parameters if they are numbers and words; else none, as its id tells them."""
-    return dict(params) if all(isinstance(each, int | float | str) for each in params.values()) else {}

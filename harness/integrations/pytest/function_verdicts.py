@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.integrations.pytest.slot import asks_for, params_of
+from harness.integrations.pytest.slot import asks_for
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.compare_tests import TestComparison
@@ -23,21 +23,20 @@ class FunctionVerdicts:
 
     def __init__(self, session: SharedSession) -> None:
         self._session = session
-        self._comparisons: list[TestComparison] = []
+        self._comparison: TestComparison | None = None
         self._foreign = ""
         """Package of a fixture benchmark that is not pytest-benchmark's."""
 
     @property
     def results(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
-        """The comparisons, each with the node ids of its cases."""
-        for each in self._comparisons:
-            if each.result:
-                yield each.result, each.names
+        """The comparison with the node ids of its cases, if there is one."""
+        if (comparison := self._comparison) and comparison.result:
+            yield comparison.result, comparison.names
 
     @property
-    def problems(self) -> list[str]:
-        """Reasons why comparisons could not be carried out."""
-        return [each.problem for each in self._comparisons if each.problem]
+    def problem(self) -> str:
+        """The reason why the comparison could not be carried out; empty where it could, or there was none."""
+        return self._comparison.problem if self._comparison else ""
 
     @property
     def why_none(self) -> str:
@@ -59,36 +58,29 @@ class FunctionVerdicts:
             place = place_of(self._session.config, self._session.option("perf_base"))
         except HarnessError as error:
             raise pytest.UsageError(error.message) from None
-        for recorded in (True, False):
-            of_kind = {
-                item.nodeid: params_of(item) for item in tests if asks_for("gpu_benchmark", item) == recorded
-            }
-            if of_kind:
-                self._comparisons.append(
-                    TestComparison(
-                        option=self._session.option,
-                        place=place,
-                        observer=self._session.progress,
-                        tests=of_kind,
-                        recorded=recorded,
-                    )
-                )
+        self._comparison = TestComparison(
+            option=self._session.option,
+            place=place,
+            observer=self._session.progress,
+            tests=frozenset(item.nodeid for item in tests),
+        )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Compare before a test has this process use a card."""
-        if session.config.option.continue_on_collection_errors or not session.testsfailed:
-            for each in self._comparisons:
-                each.carry_out()
+        may_go_on = session.config.option.continue_on_collection_errors or not session.testsfailed
+        if self._comparison and may_go_on:
+            self._comparison.carry_out()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Add the verdict to a benchmark, which has run at head as always."""
         result = yield
-        for each in self._comparisons:
-            if item.nodeid in each.tests and (why := self._why_failed(each, item.nodeid)):
-                pytest.fail(why, pytrace=False)
+        comparison = self._comparison
+        is_compared = comparison is not None and item.nodeid in comparison.tests
+        if comparison and is_compared and (why := self._why_failed(comparison, item.nodeid)):
+            pytest.fail(why, pytrace=False)
         return result
 
     def _why_failed(self, comparison: TestComparison, test: str) -> str:

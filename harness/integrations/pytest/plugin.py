@@ -426,7 +426,8 @@ class GpuSession:
             some = any(self._compared)
             why = "none of them was measured at both." if some else self.functions.why_none
             yield f"No benchmark was compared with {self.option('perf_base')}: {why}"
-        yield from self.functions.problems
+        if self.functions.problem:
+            yield self.functions.problem
         for result, names in self._compared:
             if result.problem:
                 yield "The record of the comparison is not whole."
@@ -500,7 +501,7 @@ class GpuSession:
 
     def _gate_fails(self) -> bool:
         """Whether the gate has a part in it that the session does not pass."""
-        broken = bool(self.started and self.started.broken) or bool(self.functions.problems)
+        broken = bool(self.started and self.started.broken) or bool(self.functions.problem)
         if self._nothing_compared or self._lines or broken:
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)

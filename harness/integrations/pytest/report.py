@@ -13,7 +13,7 @@ from harness.integrations.pytest.function_timing import TimedFunction
 from harness.integrations.pytest.session import CaseSide, GpuCase, MeasuredCase
 from harness.judgement.statistics.paired import readable
 from harness.numbers import number
-from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
+from harness.records.imports.pytest_benchmark_files import TESTS
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
@@ -188,7 +188,7 @@ def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: 
     verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device
     lines = []
-    of_tests = result.comparison.head.suite in (TESTS, FUNCTIONS)
+    of_tests = result.comparison.head.suite == TESTS
     if verdicts:
         kernels = [names[verdict.case] if of_tests else verdict.kernel for verdict in verdicts]
         columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)

@@ -1,14 +1,8 @@
-"""One process of one commit in a comparison of tests: it runs the benchmarks that it is asked for.
-
-It runs functions of gpu_benchmark where they are recorded, and else the benchmarks of pytest-benchmark's own
-fixture. Its JSON tells of benchmarks without a time too, which pytest-benchmark leaves out.
-"""
+"""One process of one commit in a comparison of tests: it runs benchmarks alone, whose calls are recorded."""
 
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,25 +10,20 @@ from typing import Any
 import pytest
 
 OPTION = "--perf-slot"
-"""Option of such a process. It names a file with the ids of the tests to run, a line each; empty for all that
-the other words of the command line ask for.
-"""
-UNTIMED = ".untimed"
-"""Ending of a file beside that one: what a process whose functions are recorded tells as JSON of the rest."""
-MAX_TIME_S = "0.2"
-"""Seconds for the rounds of a benchmark, if the user gave none: a process counts once, however long it is."""
-_USUAL_MAX_TIME_S = 1.0
+"""Option of such a process. It names the file in which the process tells of its benchmarks as JSON."""
 _OPTIONS: Mapping[str, Any] = {
     "perf_base": None,
     "perf_gate": False,
     "perf_fail_on": [],
     "perf_outputs": None,
+    "benchmark_json": None,
     "benchmark_save": None,
     "benchmark_autosave": None,
     "benchmark_save_data": False,
     "benchmark_compare": None,
     "benchmark_compare_fail": [],
     "benchmark_histogram": None,
+    "benchmark_cprofile": None,
     "basetemp": None,
     "xmlpath": None,
     "maxfail": 0,
@@ -46,9 +35,6 @@ _OPTIONS: Mapping[str, Any] = {
 process draw other numbers in another order, as pytest-randomly does.
 """
 
-_MACHINE = ("node", "system", "release", "machine", "python_implementation", "python_version")
-"""Facts of the machine, as both `platform` and pytest-benchmark call them."""
-
 
 def prepare(config: pytest.Config) -> SlotSession | None:
     """Make a process that was started for a comparison a slot of it; return None for any other."""
@@ -58,23 +44,10 @@ def prepare(config: pytest.Config) -> SlotSession | None:
     for name, value in _OPTIONS.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
-    if float(config.getoption("benchmark_max_time", "0")) == _USUAL_MAX_TIME_S:
-        config.option.benchmark_max_time = MAX_TIME_S
     asked = list(config.args)
     if not config.option.pyargs:
         config.args[:] = _existing_files(asked, config.invocation_params.dir)
-    return SlotSession(asked, Path(file), recorded=_record_functions())
-
-
-def _record_functions() -> bool:
-    """Have functions of gpu_benchmark recorded, if this process is; return whether it is."""
-    recording = sys.modules.get("harness_recorder.recording")
-    if recording is None:
-        return False
-    from harness.integrations.pytest import function_timing
-
-    recording.patch(function_timing)
-    return True
+    return SlotSession(asked, Path(file))
 
 
 def _existing_files(arguments: Sequence[str], folder: Path) -> list[str]:
@@ -119,44 +92,33 @@ def params_of(item: pytest.Item) -> dict[str, Any]:
 class SlotSession:
     """Hooks of such a process."""
 
-    def __init__(self, asked: Sequence[str], file: Path, *, recorded: bool) -> None:
-        self._asked, self._recorded = asked, recorded
-        self._wanted = frozenset(file.read_text("utf-8").splitlines())
-        self._report = file.with_suffix(UNTIMED) if recorded else None
+    def __init__(self, asked: Sequence[str], report: Path) -> None:
+        self._asked, self._report = asked, report
         self._params: dict[str, Any] = {}
         """Parameters of each benchmark that was collected, by node id."""
         self._untimed: dict[str, dict[str, Any]] = {}
-        """Reason and more of each benchmark that has no time, by node id."""
+        """Why a benchmark has no time, and whether it skipped itself, by node id."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        chosen, others = [], []
-        for item in items:
-            if self._is_asked_for(config, item):
-                self._params[item.nodeid] = params_of(item)
-                if not self._wanted or item.nodeid in self._wanted:
-                    chosen.append(item)
-                    continue
-                # It is named all the same, as the names of cases depend on the others of the file.
-                self._leave_out(item.nodeid, "It was not asked for.", skipped=True)
-            others.append(item)
+        from harness.run.scripts.recorder.timers import plain_params
+
+        chosen = [item for item in items if self._is_asked_for(config, item)]
+        self._params = {item.nodeid: plain_params(params_of(item)) for item in chosen}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self._params])
         items[:] = chosen
-        config.hook.pytest_deselected(items=others)
         if config.pluginmanager.hasplugin("timeout"):
-            for item in chosen:
+            for item in items:
                 # A call waits until the other side has measured; the comparison has a time limit of its own.
                 item.add_marker(pytest.mark.timeout(0), append=False)
 
     def _is_asked_for(self, config: pytest.Config, item: pytest.Item) -> bool:
-        return (
-            asks_for("benchmark", item, "pytest_benchmark.")
-            and asks_for("gpu_benchmark", item) == self._recorded
-            and (config.option.pyargs or asked_for(config, self._asked, item.nodeid))
+        return asks_for("benchmark", item, "pytest_benchmark.") and (
+            config.option.pyargs or asked_for(config, self._asked, item.nodeid)
         )
 
     def _leave_out(self, test: str, why: str, *, skipped: bool) -> None:
-        told = {"fullname": test, "params": self._params[test], "why": why, "skipped": skipped}
-        self._untimed.setdefault(test, told)
+        self._untimed.setdefault(test, {"why": why, "skipped": skipped})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.nodeid not in self._params:
@@ -168,30 +130,17 @@ class SlotSession:
         elif report.failed:
             self._leave_out(report.nodeid, _why(report), skipped=False)
 
-    @pytest.hookimpl(optionalhook=True, tryfirst=True)
-    def pytest_benchmark_generate_machine_info(self) -> dict[str, Any]:
-        """Return the machine without its processor, which takes pytest-benchmark a second to find out about.
-        The comparison knows it.
-        """
-        facts = {name: getattr(platform, name)() for name in _MACHINE}
-        return {**facts, "cpu": {}}
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        # A test may fail after its benchmark: then its time is that of code that does not work.
-        timed = output_json["benchmarks"]
-        timed[:] = [each for each in timed if each["fullname"] not in self._untimed]
-        names = {each["fullname"] for each in timed}
-        for test in self._params.keys() - names - self._untimed.keys():
-            self._leave_out(test, "The test called no benchmark.", skipped=True)
-        output_json["harness_untimed"] = list(self._untimed.values())
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         if session.exitstatus in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.OK  # the file tells which have failed
-        if self._report:
-            self._report.write_text(json.dumps(list(self._untimed.values()), default=str), "utf-8")
+        told = [
+            {"test": test, "params": params, **self._untimed.get(test, {})}
+            for test, params in self._params.items()
+        ]
+        part = self._report.with_suffix(".part")
+        part.write_text(json.dumps(told), "utf-8")
+        part.replace(self._report)  # the comparison may end this process at any moment
         return (yield)
 
 

@@ -32,8 +32,6 @@ _WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?
 _COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 TESTS = "pytest"
 """The name in the place of an executable's, which is that of a suite for benchmarks that have none."""
-FUNCTIONS = "gpu_benchmark"
-"""The same for functions of the fixture of this name."""
 _NO_TEXT = "UNSERIALIZABLE["
 """The beginning of what pytest-benchmark writes for a parameter that JSON cannot hold."""
 _UNKNOWN = "unavailable: pytest-benchmark's JSON does not tell it"
@@ -94,8 +92,6 @@ class Untimed:
     name: str
     why: str
     """The benchmark's own reason."""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """The test's parameters by name, as the file has them."""
     skipped: bool
     """True where it skipped itself, False where it failed."""
 
@@ -157,21 +153,12 @@ class _CommitInfo(msgspec.Struct):
     dirty: bool = False
 
 
-class _SavedUntimed(msgspec.Struct):
-    fullname: str
-    why: str
-    skipped: bool
-    params: Any = None
-
-
 class _SavedFile(msgspec.Struct):
     machine_info: dict[str, Any]
     commit_info: _CommitInfo
     benchmarks: list[dict[str, Any]]
     datetime: str
     version: str
-    harness_untimed: list[_SavedUntimed] | None = None
-    """Benchmarks without a time, where the harness's plugin runs one process of a comparison."""
 
 
 def find_files(given: Sequence[str], option: str) -> list[Path]:
@@ -241,7 +228,6 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
         or "a machine without a name",
         on_gpu=isinstance(info.get("gpu"), dict) and gpu.get("kind") != "cpu",
         benchmarks=benchmarks,
-        untimed={each.fullname: _untimed(each) for each in given.harness_untimed or ()},
         rerun=tuple(name for name, count in often.items() if count > 1),
     )
 
@@ -250,9 +236,7 @@ def read_pytest_benchmark(path: Path, content: Any) -> imported.ImportedFile:
     """Return a file as cases. Raises StoreError as `benchmark_file` does, and for one without a benchmark."""
     file = benchmark_file(path, content)
     found = [_case(file, each) for each in file.benchmarks.values()]
-    found += [_case_without_time(name, each) for name, each in file.untimed.items()]
-    if "harness_untimed" not in content:
-        imported.check_not_empty(path, found)
+    imported.check_not_empty(path, found)
     cases = imported.with_unique_names(found)
     return imported.ImportedFile(
         path=path,
@@ -288,12 +272,6 @@ def _case(file: BenchmarkFile, benchmark: Benchmark) -> imported.ImportedCase:
     )
 
 
-def _case_without_time(node_id: str, untimed: Untimed) -> imported.ImportedCase:
-    kernel, sizes = case_of_test(node_id, untimed.params)
-    skipped, failed = (untimed.why, "") if untimed.skipped else ("", untimed.why)
-    return imported.ImportedCase(kernel=kernel, sizes=sizes, name=node_id, skipped=skipped, failed=failed)
-
-
 def case_of_test(node_id: str, params: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
     """Return the kernel and the sizes that stand for a test: ``test_ops_test_softmax_dtype_f16`` at n=512 for
     ``test_ops.py::test_softmax[512-f16]``.
@@ -310,20 +288,6 @@ def case_of_test(node_id: str, params: Mapping[str, Any]) -> tuple[str, dict[str
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and not value.startswith(_NO_TEXT))
-
-
-def read_untimed(path: Path) -> dict[str, Untimed]:
-    """Return the benchmarks without a time of a process that is recorded, by full name. Raises StoreError."""
-    given = converted(
-        path, imported.loads(path.read_bytes()), list[_SavedUntimed], "the harness's plugin of pytest"
-    )
-    return {each.fullname: _untimed(each) for each in given}
-
-
-def _untimed(given: _SavedUntimed) -> Untimed:
-    params = given.params if isinstance(given.params, dict) else {}
-    name = given.fullname.rpartition("::")[2]
-    return Untimed(name=name, why=given.why, params=params, skipped=given.skipped)
 
 
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:

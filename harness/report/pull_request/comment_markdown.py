@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from harness.numbers import counted, effect, percent, seconds, typeset
-from harness.records.imports.pytest_benchmark_files import FUNCTIONS, TESTS
+from harness.records.imports.pytest_benchmark_files import TESTS
 from harness.records.types import Verdict
 from harness.report.document.document import CardReview, Review
 from harness.report.document.outcome import (
@@ -110,7 +110,6 @@ def fitted(render: Callable[[Detail], Iterable[str]], most: int, limit_bytes: in
     return "".join(render(detail))
 
 
-_OF_PYTEST = (TESTS, FUNCTIONS)
 _SIGNS: Mapping[str, str] = {
     "regression": "🔴 ",
     "invalid": "🟠 ",
@@ -193,7 +192,7 @@ class View:
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
         tests: dict[tuple[str, str], list[CaseOnCard]] = {}
         for each in self.groups.slower[: self.paragraphs] if base and head else ():
-            if each.card.suite in _OF_PYTEST:
+            if each.card.suite == TESTS:
                 tests.setdefault((each.card.device, each.card.spec), []).append(each)
             elif not (each.card.executables or each.card.scripts):
                 place = (each.card.device, each.card.spec, each.card.suite)
@@ -236,7 +235,7 @@ class View:
         Empty for executables and scripts, which have commands of their own.
         """
         base, head = self.review.base, self.review.head
-        if found.card.suite in _OF_PYTEST:
+        if found.card.suite == TESTS:
             return self._in_pytest([found], compare=found.case.reason == "differs-from-base")
         if found.card.executables or found.card.scripts:
             return ""

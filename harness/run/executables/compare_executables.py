@@ -104,8 +104,6 @@ class ComparingExecutables:
         """How long the longest process took so far."""
         self._names: dict[str, str] = {}
         """What the executable calls each case that it has, by its label."""
-        self.names: dict[str, str] = {}
-        """The same by the case of its verdict."""
 
     def run(self, name: str) -> ComparisonResult:
         """Compare; `name` is the suite's where the executable does not tell one."""
@@ -269,7 +267,6 @@ class ComparingExecutables:
             if not self.is_wanted(self.suite, case):
                 continue
             of_suite = Case(self.suite, case.kernel, case.sizes, "")
-            self.names[of_suite.id] = case.name
             bare = bare_verdict(of_suite.id, of_suite, "failed", "")
             if failed:
                 alone.append(failed_by(bare, next(iter(failed.values()))))

@@ -35,8 +35,6 @@ Stage = Literal["first", "timed"]
 """The first run of a side tells what there is, and its times do not count."""
 OUT = "{out}"
 """Stands in a command for the file that it is to write."""
-ONLY = "{only}"
-"""Stands in a command for a file with the names of the benchmarks to run, a line each; empty for all."""
 _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
@@ -153,7 +151,7 @@ def run_once(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     out, lines = folder / "out.json", folder / "lines.jsonl"
-    command = _with_names(command_for(executable.command, kind, out, only), folder / "only.txt", only)
+    command = command_for(executable.command, kind, out, only)
     recorder = SideRecorder(executable.folders, folder / "python") if executable.folders else None
     run = partial(recorder.run, watched=stage == "first") if recorder else run_shell
     began_s = time.time()
@@ -225,13 +223,6 @@ def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str
         names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
         given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
     return given.replace(OUT, shlex.quote(str(out)))
-
-
-def _with_names(command: str, file: Path, only: Sequence[str]) -> str:
-    if ONLY not in command:
-        return command
-    file.write_text("".join(f"{name}\n" for name in only), encoding="utf-8")
-    return command.replace(ONLY, shlex.quote(str(file)))
 
 
 def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:

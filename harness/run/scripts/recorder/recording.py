@@ -24,8 +24,6 @@ SETTINGS = "settings.json"
 _WITH_DEVICE = ("cupy", "jax")
 """Frameworks that may open the device as soon as they are imported."""
 _SEEDED = ("torch", "cupy", "numpy.random")
-_CURRENT: list[Recording] = []
-"""The recording of this process, if it is recorded."""
 
 
 class Recording:
@@ -43,6 +41,16 @@ class Recording:
         """Timers of the author's own: ``function``, or ``module:function``."""
         self._inside = False
         self._observed: arrays.Observed | None = None
+        self.by_hand: dict[str, Callable[[Any], None]] = {
+            "triton.testing": _plain_reports,
+            timers.TORCH_TIMER: self._patch_torch,
+            timers.PYTEST_FIXTURE: self._patch_pytest,
+            "_pytest.assertion.rewrite": self._watch_pytest,
+            "numpy.random": self._seed_generators,
+            autotuning.MODULE: autotuning.keep_tuned,
+            "torch.cuda": self._wait_before,
+        }
+        """Changes of modules that need more than another function in a timer's place."""
 
     def is_authors(self, path: str) -> bool:
         if path.startswith("<"):
@@ -88,7 +96,8 @@ class Recording:
         try:
             return {"at": "done", **getattr(self, f"_{order['do']}")(order, call)}
         except Exception as error:  # noqa: BLE001 - the author's function may raise anything
-            return {"at": "error", "error": type(error).__name__, "message": str(error)[:2000]}
+            message = " ".join([str(error)[:2000], *getattr(error, "__notes__", ())])
+            return {"at": "error", "error": type(error).__name__, "message": message.strip()}
 
     def _sample(self, order: dict[str, Any], call: timers.TimedCall) -> dict[str, Any]:
         began_ns = time.monotonic_ns()
@@ -114,18 +123,11 @@ class Recording:
         name = module.__name__
         for function, timer in timers.TIMERS.get(name, {}).items():
             if callable(original := getattr(module, function, None)):
-                setattr(module, function, self._of_library(timer, original))
-        if name == "triton.testing" and hasattr(module, "Mark"):
-            module.Mark.run = functools.partialmethod(_run_report)
-        if name == timers.TORCH_TIMER:
-            self._patch_torch(module.Timer)
+                make = functools.partial(timers.LibraryCall, timer)
+                setattr(module, function, self._recorded(original, make))
+        if change := self.by_hand.get(name):
+            change(module)
         self.patch_own(module)
-        if name == "numpy.random":
-            _seed_generators(module, self._seed)
-        if name == autotuning.MODULE:
-            autotuning.keep_tuned(module)
-        if name == "torch.cuda":
-            self._wait_before(module)
         if name in _WITH_DEVICE:
             self.link.wait_for_device()
         if name in _SEEDED:
@@ -142,6 +144,16 @@ class Recording:
 
         cuda._lazy_init = opened
 
+    def _seed_generators(self, module: Any) -> None:
+        """Seed the generators of numpy.random that the author leaves unseeded."""
+        original = module.default_rng
+
+        @functools.wraps(original)
+        def seeded(given: Any = None) -> Any:
+            return original(self._seed if given is None else given)
+
+        module.default_rng = seeded
+
     def patch_own(self, module: types.ModuleType) -> bool:
         """Do so for the author's own timers; True where the module has one."""
         done = False
@@ -152,46 +164,57 @@ class Recording:
                 continue
             if place or original.__module__ == module.__name__:
                 if not hasattr(original, "_harness_recorded"):
-                    setattr(module, function, self._of_author(function, original))
+                    make = functools.partial(timers.OwnCall, function)
+                    recorded = self._recorded(original, make, timers.is_given_a_function)
+                    recorded._harness_recorded = True
+                    setattr(module, function, recorded)
                 done = True
         return done
 
-    def _of_library(self, timer: timers.Timer, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _recorded(
+        self,
+        original: Callable[..., Any],
+        make: Callable[[Callable[..., Any], Any, Any], timers.TimedCall],
+        is_timing: Callable[[Any, Any], bool] = lambda _args, _kwargs: True,
+    ) -> Any:
+        """Return a function for a timer's place. It records the calls that time something."""
+
         @functools.wraps(original)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            return self.take(
-                lambda: timers.LibraryCall(timer, original, args, kwargs), lambda: original(*args, **kwargs)
-            )
-
-        return recorded
-
-    def _of_author(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            if not any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values())):
+            if not is_timing(args, kwargs):
                 return original(*args, **kwargs)
-            return self.take(
-                lambda: timers.OwnCall(name, original, args, kwargs), lambda: original(*args, **kwargs)
-            )
+            return self.take(lambda: make(original, args, kwargs), lambda: original(*args, **kwargs))
 
-        recorded._harness_recorded = True  # type: ignore[attr-defined]
         return recorded
 
-    def _patch_torch(self, kind: Any) -> None:
+    def _patch_torch(self, module: Any) -> None:
+        kind = module.Timer
         kind._harness_timeit = kind.timeit
         for method in timers.TORCH_METHODS:
             if callable(original := getattr(kind, method, None)):
-                setattr(kind, method, self._of_torch(method, original))
+                setattr(kind, method, self._recorded(original, functools.partial(timers.TorchCall, method)))
 
-    def _of_torch(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def recorded(timer: Any, *args: Any, **kwargs: Any) -> Any:
-            return self.take(
-                lambda: timers.TorchCall(timer, method, original, args, kwargs),
-                lambda: original(timer, *args, **kwargs),
-            )
+    def _watch_pytest(self, rewrite: Any) -> None:
+        """Patch what pytest's own finder loads too: plugins and tests, unseen by any other finder."""
+        kind = rewrite.AssertionRewritingHook
+        execute = kind.exec_module
 
-        return recorded
+        def executed(loader: Any, module: types.ModuleType) -> None:
+            execute(loader, module)
+            self.patch(module)
+
+        kind.exec_module = executed
+
+    def _patch_pytest(self, module: Any) -> None:
+        kind = module.BenchmarkFixture
+        make = functools.partial(timers.PytestCall, kind.pedantic)
+        for method in ("__call__", "pedantic"):
+            setattr(kind, method, self._recorded(getattr(kind, method), make, timers.times_by_itself))
+
+
+def _plain_reports(module: Any) -> None:
+    if hasattr(module, "Mark"):
+        module.Mark.run = functools.partialmethod(_run_report)
 
 
 def _run_report(
@@ -232,24 +255,12 @@ def _frames_of(tables: list[Any], benchmarks: Sequence[Any]) -> Any:
     return found if len(benchmarks) > 1 else found[0]
 
 
-def _seed_generators(module: Any, seed: int) -> None:
-    """Seed the generators of numpy.random that the author leaves unseeded."""
-    original = module.default_rng
-
-    @functools.wraps(original)
-    def seeded(given: Any = None) -> Any:
-        return original(seed if given is None else given)
-
-    module.default_rng = seeded
-
-
 class ImportHook:
     """First finder of a process: has a module recorded the moment it is loaded."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._wanted = {*timers.TIMERS, timers.TORCH_TIMER, *_SEEDED, *_WITH_DEVICE}
-        self._wanted |= {"torch.cuda", autotuning.MODULE}
+        self._wanted = {*timers.TIMERS, *recording.by_hand, *_SEEDED, *_WITH_DEVICE}
         self._wanted.update(place for each in recording.own if (place := each.rpartition(":")[0]))
         self._anywhere = any(":" not in each for each in recording.own)
         self._asked: set[str] = set()
@@ -303,19 +314,12 @@ def _watch_script(recording: Recording) -> None:
     sys.settrace(called)
 
 
-def patch(module: types.ModuleType) -> None:
-    """Record a module's timers that another finder has loaded, as pytest's loads plugins."""
-    for recording in _CURRENT:
-        recording.patch(module)
-
-
 def begin(folder: str) -> None:
     """Record this process, whose side's files lie in `folder`."""
     try:
         recording = Recording(folder)
     except OSError:
         return  # a process that outlives the comparison starts another
-    _CURRENT.append(recording)
     sys.meta_path.insert(0, ImportHook(recording))
     if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
         _watch_script(recording)

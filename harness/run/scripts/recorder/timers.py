@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import math
 import sys
 import time
 
@@ -11,7 +13,7 @@ from . import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     DeviceClock = Callable[[Callable[[], Any], int], "TimedLoop"]
@@ -30,6 +32,13 @@ _FEWEST_PUNCTUAL = 0.1
 """Share of a sample's launches that must have been enqueued in time to be taken alone."""
 _CYCLES_PER_NS = 1.5
 """Clock by which a hold is counted: on a faster one it is a little shorter."""
+_SHORTEST_ROUND_NS = 1e6
+"""Time of a round of pytest-benchmark; a shorter one would measure the clock and the loop as well."""
+_MOST_ROUNDS = 200
+_CALLED_AGAIN = (
+    "A comparison calls a function more often than the test does. If it uses something up, give it a setup: "
+    "benchmark.pedantic(fn, setup=...)."
+)
 
 
 class Timer:
@@ -122,7 +131,7 @@ _GPU_BENCHMARK = Timer(
         call.clock.name if call.clock.l2 == "cold" else "host",
         call.clock.l2,
     ),
-    names=lambda call: (call.test, dict(call.params)),
+    names=lambda call: (call.test, plain_params(call.params)),
 )
 TIMERS: dict[str, dict[str, Timer]] = {
     "triton.testing": {
@@ -144,6 +153,9 @@ TIMERS: dict[str, dict[str, Timer]] = {
     "harness.integrations.pytest.function_timing": {"time_function": _GPU_BENCHMARK},
 }
 """Timers by the module that defines them, and by name."""
+PYTEST_FIXTURE = "pytest_benchmark.fixture"
+_REPLAYING = "harness.integrations.pytest.fixture"
+"""Module of the clock by which gpu_benchmark shows pytest-benchmark times that it took itself."""
 TORCH_TIMER = "torch.utils.benchmark.utils.timer"
 TORCH_METHODS = ("timeit", "blocked_autorange", "adaptive_autorange")
 
@@ -243,15 +255,10 @@ class TorchCall(TimedCall):
     timer = "torch.utils.benchmark"
     clock = "host"
 
-    def __init__(self, timer: Any, method: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(self, method: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
         super().__init__()
-        self._object, self._method, self._original, self._args, self._kwargs = (
-            timer,
-            method,
-            original,
-            args,
-            kwargs,
-        )
+        timer, *self._args = args
+        self._object, self._method, self._original, self._kwargs = timer, method, original, kwargs
         self._timeit = getattr(type(timer), "_harness_timeit", None) or type(timer).timeit
         spec = timer._task_spec
         self._globals = dict(timer._globals)
@@ -354,6 +361,114 @@ class OwnCall(TimedCall):
 
     def result(self) -> Any:
         return self._result
+
+
+def is_given_a_function(args: Any, kwargs: Any) -> bool:
+    """Return whether an author's timer is given something to time."""
+    return any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values()))
+
+
+class PytestCall(TimedCall):
+    """A call of pytest-benchmark's fixture `benchmark`, whose own `pedantic` runs and times every round.
+
+    So setup, teardown, the garbage collector and the timer are as the author has them. Calls of the function
+    are as many as the comparison needs, whatever number of rounds the author asks for.
+    """
+
+    timer = "pytest-benchmark"
+
+    def __init__(
+        self, pedantic: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any
+    ) -> None:
+        super().__init__()
+        self._pedantic = pedantic
+        bound = inspect.signature(original).bind(*args, **kwargs).arguments
+        (_, fixture), (_, self.fn), *given = bound.items()
+        self._fixture, self._given = fixture, dict(given)
+        self.roots = (*self._given.get("args", ()), *(self._given.get("kwargs") or {}).values())
+        self.test, self.params = fixture.fullname, plain_params(fixture.params or {})
+        # A function that `benchmark` times has to bear any number of calls; one of `pedantic` may not.
+        self._warmups = self._given.get("warmup_rounds", 0) if original is pedantic else 1
+        self._iterations = 0
+        self._round_ns = 0.0
+
+    def run(self) -> Any:
+        return self._rounds(1, 1)[1]
+
+    def sample(self, budget_ms: float) -> tuple[list[float], int]:
+        try:
+            if not self._iterations:
+                self._calibrate()
+            count = max(1, min(_MOST_ROUNDS, int(budget_ms * _MS / self._round_ns)))
+            return self._rounds(count, self._iterations)[0], self._iterations
+        except Exception as error:
+            if not self._given.get("setup"):
+                error.__notes__ = [_CALLED_AGAIN]
+            raise
+
+    def result(self) -> Any:
+        asked = self._given.get("rounds", 1), self._warmups, self._given.get("iterations", 1)
+        rounds, warmups, iterations = (min(each, 1) for each in asked)  # what is wrong stays wrong
+        return self._call(self._fixture, rounds, warmups, iterations)
+
+    def _calibrate(self) -> None:
+        """Find how many calls of the function make a round, and how long it takes with setup and teardown."""
+        self._rounds(1, 1)
+        is_prepared = self._given.get("setup") or self._given.get("teardown")
+        self._iterations = self._given.get("iterations", 1) if is_prepared else 1
+        while True:
+            began = time.perf_counter_ns()
+            self._rounds(1, self._iterations)
+            self._round_ns = time.perf_counter_ns() - began
+            if is_prepared or self._round_ns >= _SHORTEST_ROUND_NS or self._iterations >= _LONGEST_LOOP:
+                return
+            self._iterations *= 2
+
+    def _rounds(self, count: int, iterations: int) -> tuple[list[float], Any]:
+        """Return the time of one call in nanoseconds, for each round, and the result of the last.
+
+        They run on a copy of the fixture: the author's own is used once, and tells nobody of these rounds.
+        """
+        quiet = copy.copy(self._fixture)
+        quiet.cprofile, quiet._add_stats = False, lambda _stats: None
+        if torch_on_card() is not None or "cupy" in sys.modules:
+            quiet._timer = _waiting(quiet._timer)
+        result = self._call(quiet, count, 0, iterations)
+        return [time_s * _S for time_s in quiet.stats.stats.data], result
+
+    def _call(self, fixture: Any, rounds: int, warmup_rounds: int, iterations: int) -> Any:
+        counts = {"rounds": rounds, "warmup_rounds": warmup_rounds, "iterations": iterations}
+        return self._pedantic(fixture, self.fn, **{**self._given, **counts})
+
+
+def times_by_itself(args: Any, _kwargs: Any) -> bool:
+    """Return whether a fixture of pytest-benchmark times functions, and does not do so for gpu_benchmark."""
+    fixture = args[0]
+    return not fixture.disabled and getattr(fixture._timer, "__module__", "") != _REPLAYING
+
+
+def _waiting(timer: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a timer that waits for the card first: a function that only enqueues work has not done it."""
+
+    def read() -> Any:
+        arrays.synchronize()
+        return timer()
+
+    return read
+
+
+def plain_params(params: Mapping[str, Any]) -> dict[str, int | float | str]:
+    """Return a test's parameters if they are numbers and words; else none, as its id tells them."""
+    if not all(isinstance(each, (int, float, str)) for each in params.values()):
+        return {}
+    return {name: _plain(each) for name, each in params.items()}
+
+
+def _plain(value: Any) -> int | float | str:
+    """Return a number that JSON can hold, as one of Python's own types; else a word."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def torch_on_card() -> Any:
