@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import re
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -417,7 +418,7 @@ class Card:
         )
         self.int8 = "int8"
         monkeypatch.setitem(sys.modules, "torch", self)
-        monkeypatch.setattr(timers.time, "perf_counter_ns", lambda: self.host)
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: self.host)
 
     def empty(self, *_args, **_kwargs):
         return SimpleNamespace(zero_=lambda: self.work(1e4))
@@ -520,11 +521,12 @@ def best(tmp_path, monkeypatch):
     """Returns the configuration that a kernel runs in a fresh process, by the times that it would measure."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.setitem(sys.modules, "torch", None)
-    autotuning.keep_tuned(SimpleNamespace(Autotuner=Autotuner))
+    tuning = type("Tuning", (Autotuner,), {})
+    autotuning.keep_tuned(SimpleNamespace(Autotuner=tuning))
     configs = [Config(size, pre_hook=print) for size in (16, 32, 64)]
 
     def run(kernel, *times, key="4096"):
-        tuner = Autotuner(kernel)
+        tuner = tuning(kernel)
 
         def bench():
             tuner.cache[key] = configs[times.index(min(times))]

@@ -66,7 +66,9 @@ def _code(kernel: Any, seen: set[int]) -> Iterator[str]:
     tree = ast.parse(textwrap.dedent(kernel.src))
     yield ast.dump(tree)
     names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
-    found = getattr(kernel, "__globals__", None) or kernel.fn.__globals__
+    found = getattr(kernel, "__globals__", None)
+    if found is None:
+        found = kernel.fn.__globals__
     for value in (found[name] for name in names if name in found):
         if hasattr(value, "src") and id(value) not in seen:
             yield from _code(value, seen)
