@@ -26,7 +26,7 @@ from harness.suite.suite_data import TOLERANCE, of_type
 from harness.system.array_files import read_arrays
 
 
-def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> Checker:
+def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> Checker:
     """Return what verifies kernels of a suite: by its reference, or by base's outputs."""
     kind = BaseChecker if suite.problem.held_to == "base" else Checker
     return kind(device, suite, scratch, report)

@@ -7,7 +7,7 @@ import hashlib
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -42,14 +42,24 @@ RUNS_PER_CHECK = 2
 
 
 class Checker:
-    """Verifies kernels of one suite on one device; `report` is told what it is about to do."""
+    """Verifies kernels of one suite on one device.
+
+    `report` is told what it is about to do, and returns what it was told before.
+    """
 
     beside_base: ClassVar[bool] = False
     """True where outputs are held to base's: NaN agrees with NaN then."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
-    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
+    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+
+    @contextlib.contextmanager
+    def _doing(self, stage: str) -> Iterator[None]:
+        """Report a stage, and at its end the stage that it interrupts."""
+        before = self.report(stage)
+        yield
+        self.report(before)
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
         """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError."""
@@ -225,7 +235,8 @@ class Checker:
         folder = self.folder(case, "inputs", kernel, seed)
         if kept := read_arrays(folder):
             return as_declared(problem, case, kept)
-        inputs = problem.seeded(case, seed)
+        with self._doing("inputs"):
+            inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if all(isinstance(array, np.ndarray) for array in arrays) and (
             sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
@@ -249,7 +260,8 @@ class Checker:
                 name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
             }
             return kept, by_output or kept.pop(TOLERANCE)
-        reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
+        with self._doing("reference"):
+            reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
         if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
@@ -510,6 +522,7 @@ class Rotation(Data):
 
         Raises WrongWhenTimedError and SkippedWorkError.
         """
+        self.checker.report("verify")
         self._check(subjects[-1])
         if self._sampled is not None:
             (subject, self._in_force), in_force = self._sampled, self._in_force
