@@ -12,6 +12,7 @@ from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
 from harness.measure.buffers import Buffers, needed_bytes, same_bits
+from harness.measure.memory_digest import MemoryDigests
 from harness.records.types import Launch
 from harness.suite.sources import Program
 
@@ -100,10 +101,11 @@ def test_data_of_another_shape_are_not_put_aside(buffers):
 
 def test_a_digest_is_of_every_output(buffers):
     buffers.poison()
-    seen = {buffers.digest()}
+    digests = MemoryDigests(buffers.device, "key")
+    seen = {digests.of(buffers.outputs())}
     for memory, offset_bytes, size_bytes in buffers.outputs():
         buffers.device.fill(memory, offset_bytes + size_bytes - 1, 1, 0)
-        seen.add(buffers.digest())
+        seen.add(digests.of(buffers.outputs()))
     assert len(seen) == 3
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.device.backends.base import POISON, Argument, Device, Memory
+from harness.device.backends.base import POISON, Argument, Device, Memory, Place
 from harness.errors import OutOfMemoryError, SuiteError
 from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
@@ -245,10 +245,11 @@ class Buffers:
         for (_, size_bytes), whole in self._workspaces.items():
             self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
-    def outputs(self) -> Iterator[tuple[Memory, int, int]]:
-        """Yield each output's allocation, its offset in it and its size in bytes."""
+    def outputs(self, kept: Kept | None = None) -> Iterator[Place]:
+        """Yield the place of every output, or of its copy in `kept`."""
+        memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
         for name in self.problem.outputs:
-            yield self.whole[name], self.guard_bytes, self.sizes[name]
+            yield memory[name], begin, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
         """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
@@ -259,10 +260,6 @@ class Buffers:
                 if name in self.first:
                     self.device.read(self.first[name], int(place), held)
                 yield self.whole[name], self.guard_bytes + int(place), held
-
-    def digest(self, kept: Kept | None = None) -> str:
-        """A digest of every output, or of their copies, bit for bit."""
-        return digest(self.read(name, kept) for name in self.problem.outputs)
 
     def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
         """An array, or its copy in `kept`."""

@@ -20,6 +20,7 @@ from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
+from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
 from harness.records.types import Check, Outputs, Verification
@@ -53,6 +54,11 @@ class Checker:
 
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+        self._digests = MemoryDigests(device, str(scratch))
+
+    def digest(self, buffers: Buffers, kept: Kept | None = None) -> str:
+        """Return a digest of every output, or of the copies; the same in all processes of a command."""
+        return self._digests.of(buffers.outputs(kept))
 
     @contextlib.contextmanager
     def _doing(self, stage: str) -> Iterator[None]:
@@ -424,10 +430,10 @@ class Rotation(Data):
         first = self._in_force = self._sets[0]
         if not first.digests:
             self._keep()
-        first.digests[subject] = self.buffers.digest()
+        first.digests[subject] = self.checker.digest(self.buffers)
         self._use(self._sets[-1])
         self._launch_held(subject)
-        digest = self.buffers.digest()
+        digest = self.checker.digest(self.buffers)
         if digest == first.digests[subject]:
             if self._in_force is not first:
                 self._compare(subject, case, in_full=True)
@@ -504,7 +510,7 @@ class Rotation(Data):
 
     def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
-        if self._poisoned and self.buffers.digest() != self._in_force.digests[subject]:
+        if self._poisoned and self.checker.digest(self.buffers) != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
@@ -526,7 +532,7 @@ class Rotation(Data):
         self._check(subjects[-1])
         if self._sampled is not None:
             (subject, self._in_force), in_force = self._sampled, self._in_force
-            if self.buffers.digest(self._room) != self._in_force.digests[subject]:
+            if self.checker.digest(self.buffers, self._room) != self._in_force.digests[subject]:
                 self._compare(subject, self.case, in_full=True, kept=self._room)
             self._in_force, self._sampled = in_force, None
         for subject in subjects:
@@ -581,7 +587,7 @@ class Rotation(Data):
     def _check_fresh(self, subject: Subject) -> None:
         """Raise WrongWhenTimedError for outputs that are those of other data: base's are not known here."""
         seen = [data_set.digests.get(subject) for data_set in self._sets]
-        if len({*seen}) == len(seen) > 1 and self.buffers.digest() in seen:
+        if len({*seen}) == len(seen) > 1 and self.checker.digest(self.buffers) in seen:
             raise WrongWhenTimedError(
                 subject,
                 "On data that it sees for the first time the kernel gives the outputs of earlier data: it "

@@ -1,0 +1,93 @@
+"""Digests of device memory: the device's kernel against NumPy, and both against the formula."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.device.backends import open_device
+from harness.errors import DeviceError
+from harness.measure.memory_digest import PIECE_BYTES, WORDS, MemoryDigests, keys_of
+from tests.sampling import given, settings, st
+from tests.support import GPU, device_is_missing
+
+SIZES = st.integers(1, 3 * PIECE_BYTES + 5) | st.sampled_from(
+    [PIECE_BYTES, PIECE_BYTES + 1, 40 * PIECE_BYTES]
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("opencl:0", id="opencl"), pytest.param(GPU, id="gpu", marks=pytest.mark.gpu)],
+)
+def device(request):
+    try:
+        return open_device(request.param)
+    except DeviceError as error:
+        device_is_missing(request.param, error.message)
+
+
+def content(size_bytes, seed):
+    return np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8)
+
+
+@given(size_bytes=SIZES, seed=st.integers(0, 2**32), key=st.text(max_size=9))
+def test_device_and_host_make_the_same_of_each_piece(device, size_bytes, seed, key):
+    digests, data = MemoryDigests(device, key), content(size_bytes, seed)
+    memory = device.allocate(2**20 + size_bytes + 8)
+    try:
+        device.fill(memory, 0, 2**20 + size_bytes + 8, 0xAB)  # what lies beside it does not count
+        device.write(memory, 2**20, data)
+        found = digests.on_device(memory, 2**20, size_bytes)
+    finally:
+        device.release(memory)
+    assert (found == digests.on_host(data)).all()
+
+
+def test_the_host_computes_the_formula():
+    digests = MemoryDigests(open_device("null"), "key")
+    data = content(2 * PIECE_BYTES - 7, 1)
+    words = [int(word) for word in np.pad(data, (0, 7)).view("<u4")]
+    keys = [[int(key) for key in keys_of(seed)] for seed in digests._seeds]
+    for number, found in enumerate(digests.on_host(data)):
+        piece = words[number * WORDS : (number + 1) * WORDS]
+        sums = [first + sum(map(int.__mul__, factors, piece)) for first, *factors in keys]
+        assert [int(each) for each in found] == [(each % 2**64) >> 32 for each in sums]
+
+
+def test_keys_are_those_of_splitmix64():
+    """The first numbers that the authors' own program gives for the seed 1234567."""
+    known = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [int(key) for key in keys_of(np.uint64(1234567))[:3]] == known
+
+
+@settings(max_examples=60)
+@given(
+    size_bytes=SIZES, seed=st.integers(0, 2**32), at=st.integers(0, 2**32), flipped=st.sampled_from([1, 128])
+)
+def test_a_change_of_one_bit_shows(size_bytes, seed, at, flipped):
+    digests, data = MemoryDigests(open_device("null"), "key"), content(size_bytes, seed)
+    other = data.copy()
+    other[at % size_bytes] ^= flipped
+    assert (digests.on_host(data) != digests.on_host(other)).any()
+
+
+def test_order_and_size_count():
+    device = open_device("null")
+    digests, data = MemoryDigests(device, "key"), content(2 * PIECE_BYTES, 3)
+    words, pieces = data.reshape(-1, 4), data.reshape(2, -1)
+    alike = [
+        data,
+        words[::-1],
+        pieces[::-1],
+        np.pad(data, (0, 4)),
+        np.zeros(4, np.uint8),
+        np.zeros(5, np.uint8),
+    ]
+    found = set()
+    for each in alike:
+        memory = device.allocate(each.size)
+        device.write(memory, 0, np.ascontiguousarray(each))
+        found.add(digests.of([(memory, 0, each.size)]))
+    found |= {digests.of([(memory, 0, 5)] * 2), MemoryDigests(device, "other").of([(memory, 0, 5)])}
+    assert len(found) == len(alike) + 2
