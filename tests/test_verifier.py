@@ -128,3 +128,21 @@ def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong)
                 data.finish([subject], 1)
         else:
             data.finish([subject], 1)
+
+
+@pytest.mark.parametrize("wrong_at", [1, 2, None])
+def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
+    device, launches = NullDevice(devices()[0], {}), []
+    suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+    case = suite.case(kernel, {"n": 64})
+    checker = Checker(device, suite, tmp_path, lambda stage: None)
+
+    def launch(_built, _launch, arguments):
+        launches.append(None)
+        arguments[1][:] = arguments[0]
+        arguments[1][7] ^= 1 if len(launches) == wrong_at else 0
+
+    device.launch = launch  # type: ignore[method-assign]
+    with Buffers(device, suite.problem, case) as buffers:
+        found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
+    assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)

@@ -9,9 +9,7 @@ output would leave the damage looking intact.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import POISON, Argument, Device, Memory, Place
 from harness.errors import OutOfMemoryError, SuiteError
+from harness.measure.threads import side_by_side
 from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
 from harness.suite.problem import Case, Problem, computed
@@ -84,7 +83,7 @@ def digest(arrays: Iterable[NDArray[Any]]) -> str:
     for array in arrays:
         data = _bytes(array)
         pieces = [data[start : start + PIECE_BYTES] for start in range(0, max(1, data.size), PIECE_BYTES)]
-        for piece in _HASHING.map(_digest, pieces) if len(pieces) > 1 else map(_digest, pieces):
+        for piece in side_by_side(_digest, pieces):
             found.update(piece)
     return found.hexdigest()
 
@@ -95,10 +94,6 @@ def _digest(piece: NDArray[np.uint8]) -> bytes:
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-_HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="digest")
-"""hashlib lets go of the interpreter's lock for what is as long as a piece. Threads start when used."""
 
 
 class Buffers:

@@ -21,9 +21,7 @@ device as arguments of a launch, so that no kernel that writes outside its array
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +29,7 @@ from numpy.typing import NDArray
 from harness.device.backends.base import Device, Memory, Place
 from harness.errors import OutOfMemoryError
 from harness.measure.device_kernels import THREADS, DeviceKernels
+from harness.measure.threads import side_by_side
 
 FUNCTIONS = 4
 WORDS = 1024
@@ -120,8 +119,8 @@ class MemoryDigests:
         """Return four numbers of each piece of these bytes."""
         keys = np.stack([keys_of(seed) for seed in self._seeds])
         starts = range(0, data.size, _BATCH * PIECE_BYTES)
-        batches = (data[start : start + _BATCH * PIECE_BYTES] for start in starts)
-        made = (_HASHING.map if len(starts) > 1 else map)(lambda batch: _multilinear(batch, keys), batches)
+        batches = [data[start : start + _BATCH * PIECE_BYTES] for start in starts]
+        made = side_by_side(lambda batch: _multilinear(batch, keys), batches)
         return np.concatenate([np.empty((0, FUNCTIONS), np.uint32), *made])
 
     def on_device(self, memory: Memory, offset_bytes: int, size_bytes: int) -> NDArray[np.uint32]:
@@ -158,7 +157,3 @@ def _multilinear(data: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[n
     words = padded.view("<u4").reshape(-1, WORDS).astype(np.uint64)
     sums = [np.einsum("ij,j->i", words, each[1:]) + each[0] for each in keys]
     return (np.stack(sums, axis=1) >> np.uint64(32)).astype(np.uint32)
-
-
-_HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="pieces")
-"""NumPy lets go of the interpreter's lock for what is as long as a batch. Threads start when used."""

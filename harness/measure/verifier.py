@@ -174,16 +174,17 @@ class Checker:
         else:
             inputs = self.inputs(case, seed)
         buffers.write(inputs)
-        outputs: dict[str, NDArray[Any]] = {}
         found: dict[str, list[verify.OutputComparison]] = {}
+        seen = ""
         for _ in range(RUNS_PER_CHECK):
             self.report("verify")
             buffers.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
-            earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
-            if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
+            earlier, seen = seen, self.digest(buffers)
+            if seen == earlier:
                 break  # what has been compared already
+            outputs = {name: buffers.read(name) for name in problem.outputs}
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
@@ -228,8 +229,9 @@ class Checker:
             for name, values in verify.cut(problem, outputs, band).items():
                 place = verify.origin(problem, name, band)
                 bound = 0.0 if key[0] == "integers" else verify.allowed(tolerance, name)
-                compared = verify.compare(values, expected[name], bound, place, alike=self.beside_base)
-                found[name].append(compared)
+                found[name] += verify.compare_in_parts(
+                    values, expected[name], bound, place, alike=self.beside_base
+                )
         return found
 
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:

@@ -19,12 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import SuiteError
+from harness.measure.threads import side_by_side
 from harness.records.types import Check, Outputs, Verification
 from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
 from harness.suite.problem import Case, Problem
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+
+PART_ELEMENTS = 2**16
+"""Elements that a thread compares at a time."""
 
 SAMPLE_ELEMENTS = 2**18
 """Elements of the largest output in a sample."""
@@ -193,8 +197,9 @@ def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arr
 
 def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """Return the largest difference of two arrays; infinity beside NaN on one side alone."""
-    compared = compare(one, other.astype(np.float64), math.inf, alike=True)
-    return 0.0 if compared.largest_error == 0 else compared.largest_error or math.inf
+    parts = compare_in_parts(one, other.astype(np.float64), math.inf, alike=True)
+    largest = _largest([part.largest_error for part in parts])
+    return math.inf if largest is None else largest
 
 
 def allowed(tolerance: Tolerance, name: str) -> Any:
@@ -264,6 +269,30 @@ def compare(
         found=float(output[where]) if where is not None else 0.0,
         expected=float(reference[where]) if where is not None else 0.0,
     )
+
+
+def compare_in_parts(
+    output: NDArray[Any],
+    reference: NDArray[np.float64],
+    tolerance: NDArray[np.float64] | float,
+    origin: Sequence[int] = (),
+    *,
+    alike: bool = False,
+) -> list[OutputComparison]:
+    """Compare as `compare` does, in parts whose arrays fit a cache, side by side."""
+    axis = next((number for number, extent in enumerate(output.shape) if extent > 1), None)
+    if axis is None or output.size <= PART_ELEMENTS:
+        return [compare(output, reference, tolerance, origin, alike=alike)]
+    extent, bounds = output.shape[axis], np.broadcast_to(tolerance, output.shape)
+    step = max(1, extent * PART_ELEMENTS // output.size)
+
+    def compared(start: int) -> OutputComparison:
+        part = (*(slice(None),) * axis, slice(start, start + step))
+        within = (*(0,) * axis, start)
+        begin = tuple(map(sum, zip_longest(within, origin, fillvalue=0)))
+        return compare(output[part], reference[part], bounds[part], begin, alike=alike)
+
+    return side_by_side(compared, range(0, extent, step))
 
 
 def combine(
