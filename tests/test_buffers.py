@@ -257,6 +257,19 @@ def test_the_whole_of_an_array_may_be_written(buffers):
     assert buffers.damage({}) == ""
 
 
+@pytest.mark.parametrize("at", [0, 2**20, -1])
+def test_a_change_anywhere_in_a_large_input_is_seen(device, at):
+    large = case(m=3, n=2**19 + 5)
+    values = {
+        name: np.ones(array.shape_at(large), array.dtype or "float32")
+        for name, array in Scale().inputs.items()
+    }
+    with Buffers(device, Scale(), large) as made:
+        made.write(values)
+        made.views["a"].view("float32")[at] = 2
+        assert made.damage(values) == "The kernel changed its inputs: a."
+
+
 def test_a_changed_input_is_seen(buffers):
     buffers.write(data())
     assert buffers.damage(data()) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -39,9 +41,28 @@ def test_device_and_host_make_the_same_of_each_piece(device, size_bytes, seed, k
         device.fill(memory, 0, 2**20 + size_bytes + 8, 0xAB)  # what lies beside it does not count
         device.write(memory, 2**20, data)
         found = digests.on_device(memory, 2**20, size_bytes)
+        told = digests.of([(memory, 2**20, size_bytes)])
     finally:
         device.release(memory)
     assert (found == digests.on_host(data)).all()
+    assert told == of_host(data, key)
+
+
+def of_host(data, key):
+    device = open_device("null")
+    memory = device.allocate(data.size)
+    device.write(memory, 0, data)
+    return MemoryDigests(device, key).of([(memory, 0, data.size)])
+
+
+def test_what_is_read_in_parts_has_the_digest_of_the_whole(device):
+    data = content(2**24 + 5, 1)
+    whole = MemoryDigests(device, "").on_host(data)
+    digest = hashlib.blake2b(data.size.to_bytes(8, "little") + whole.tobytes(), digest_size=16).hexdigest()
+    memory = device.allocate(data.size)
+    device.write(memory, 0, data)
+    assert of_host(data, "") == digest == MemoryDigests(device, "").of([(memory, 0, data.size)])
+    device.release(memory)
 
 
 def test_the_host_computes_the_formula():

@@ -132,7 +132,8 @@ def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong)
 
 @pytest.mark.parametrize("wrong_at", [1, 2, None])
 def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
-    device, launches = NullDevice(devices()[0], {}), []
+    device = NullDevice(devices()[0], {})
+    launches: list[None] = []
     suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
     case = suite.case(kernel, {"n": 64})
     checker = Checker(device, suite, tmp_path, lambda stage: None)
@@ -146,3 +147,40 @@ def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
     with Buffers(device, suite.problem, case) as buffers:
         found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
     assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)
+
+
+class Counted(Copy):
+    """A problem that notes the seeds of which it makes inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def seeded(self, case, seed):
+        self.made.append(seed)
+        return super().seeded(case, seed)
+
+
+class Reusing(Counted):
+    """A problem whose own data() fills the same array again and again."""
+
+    room = np.zeros(64, "float32")
+
+    def data(self, case, rng):
+        self.room[:] = rng.standard_normal(64)
+        return {"x": self.room}
+
+
+@pytest.mark.parametrize(
+    ("problem", "made"), [(Counted(), [1, 2, 3]), (Reusing(), [1, 2, 1, 2, 3, 1])], ids=["usual", "own"]
+)
+def test_inputs_too_large_for_the_disk_are_made_once(tmp_path, monkeypatch, problem, made):
+    monkeypatch.setattr(verifier, "MOST_KEPT_BYTES", 0)
+    suite = Suite("toy", problem, [Kernel("copy", "copy.cu", block=1, grid=1)])
+    checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
+    case = suite.case(suite.kernels[0], {"n": 64})
+    firsts = [checker.inputs(case, seed)["x"][0] for seed in (1, 2, 1, 2, 3)]
+    assert firsts[:2] == firsts[2:4]
+    assert len(set(firsts)) == 3
+    checker.inputs(case, made[-1])
+    assert problem.made == made

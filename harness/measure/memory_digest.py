@@ -21,7 +21,7 @@ device as arguments of a launch, so that no kernel that writes outside its array
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ WORDS = 1024
 PIECE_BYTES = 4 * WORDS
 _BATCH = 256
 """Pieces that one thread of the host takes at a time: their products stay in its caches."""
+_PART_BYTES = 2**24
+"""Bytes of the device's that are read at a time: memory for all of them would cost more than the digest."""
 _GOLDEN, _MIX_1, _MIX_2 = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 """The constants of SplitMix64."""
 
@@ -111,9 +113,15 @@ class MemoryDigests:
                 return self.on_device(memory, offset_bytes, size_bytes)
             except OutOfMemoryError:
                 pass
-        held = np.empty(size_bytes, np.uint8)
-        self.device.read(memory, offset_bytes, held)
-        return self.on_host(held)
+        return np.concatenate([self.on_host(part) for part in self._parts(memory, offset_bytes, size_bytes)])
+
+    def _parts(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield what lies there, part by part, each in the place of the one before."""
+        held = np.empty(min(size_bytes, _PART_BYTES), np.uint8)
+        for begin in range(0, max(1, size_bytes), _PART_BYTES):
+            part = held[: size_bytes - begin]
+            self.device.read(memory, offset_bytes + begin, part)
+            yield part
 
     def on_host(self, data: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """Return four numbers of each piece of these bytes."""
