@@ -257,6 +257,29 @@ def test_the_whole_of_an_array_may_be_written(buffers):
     assert buffers.damage({}) == ""
 
 
+class Laid(Problem):
+    m = Axis((4,))
+    n = Axis((8,))
+    rows = Output("m", "n")
+    columns = Output("m", "n", order="F")
+    apart = Output("m", "n", ld=7)
+    line = Output("m", dtype="float64")
+    pairs = Output("m", "n", dtype="int4")
+
+
+@pytest.mark.parametrize("name", Laid().outputs)
+@pytest.mark.parametrize("band", [slice(None), slice(0, 1), slice(1, 3), slice(2, 3)])
+def test_a_part_is_read_as_it_lies_in_the_whole(device, name, band):
+    with Buffers(device, Laid(), case(m=3, n=6)) as made:
+        made.views[name][:] = np.arange(made.sizes[name])
+        whole = made.read(name)
+        for axis in range(whole.ndim):
+            part = (*(slice(None),) * axis, band)
+            assert made.read(name, part).tobytes() == whole[part].tobytes()
+        both = (band,) * whole.ndim
+        assert made.read(name, both).tobytes() == whole[both].tobytes()
+
+
 @pytest.mark.parametrize("at", [0, 2**20, -1])
 def test_a_change_anywhere_in_a_large_input_is_seen(device, at):
     large = case(m=3, n=2**19 + 5)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.measure import verifier
+from harness.measure import verifier, verify
 from harness.measure.buffers import Buffers
 from harness.measure.timing import Subject
 from harness.measure.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
@@ -147,6 +148,49 @@ def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
     with Buffers(device, suite.problem, case) as buffers:
         found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
     assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)
+
+
+class InBands(Copy):
+    independent = "n"
+
+
+@pytest.mark.parametrize("at", [0, 17, 63])
+def test_an_element_of_any_band_is_verified_at_its_place(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", 16)
+    device = NullDevice(devices()[0], {})
+    suite = Suite("toy", InBands(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+    case = suite.case(kernel, {"n": 64})
+
+    def launch(_built, _launch, arguments):
+        arguments[1].view("float32")[:] = arguments[0].view("float32")
+        arguments[1].view("float32")[at] = 123
+
+    device.launch = launch  # type: ignore[method-assign]
+    with Buffers(device, suite.problem, case) as buffers:
+        subject = Subject(None, None, buffers.arguments(kernel))  # type: ignore[arg-type]
+        found = Checker(device, suite, tmp_path, lambda stage: None).check(case, buffers, subject, 1)
+    assert (
+        f"1 of 64 elements of y are wrong on random; the first, y[{at}], is 123" in found.checks[-1].message
+    )
+
+
+def test_a_sample_of_a_large_output_is_all_that_is_read(tmp_path):
+    suite = Suite("toy", InBands(), [Kernel("copy", "copy.cu", block=1, grid=1)])
+    checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
+    case = suite.case(suite.kernels[0], {"n": 2 * verifier.INTEGER_CHECK_ELEMENTS})
+    inputs = checker.inputs(case, 1)
+    parts = []
+
+    def read(_name, part, add):
+        parts.append(part)
+        return inputs["x"][part] + np.float32(add)
+
+    for add in (0, 1):
+        wrong = checker.wrong(case, ("random", 1), inputs, partial(read, add=add), in_full=False)
+        assert wrong.startswith(f"{verify.SAMPLE_ELEMENTS} of {verify.SAMPLE_ELEMENTS}" if add else "")
+    ((band,), _) = parts
+    assert band.stop - band.start == verify.SAMPLE_ELEMENTS
+    assert f"y[{band.start}]" in wrong
 
 
 class Counted(Copy):

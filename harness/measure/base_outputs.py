@@ -109,14 +109,14 @@ class BaseChecker(Checker):
         case: Case,
         key: tuple[str, int],
         inputs: verify.Arrays,
-        outputs: verify.Arrays,
+        read: verify.Reading,
         *,
         in_full: bool,
     ) -> str:
         """Return what is wrong with outputs; nothing where base has not run on these inputs."""
         if not self.against or key[0] == UNSEEN:
             return ""
-        return super().wrong(case, key, inputs, outputs, in_full=in_full)
+        return super().wrong(case, key, inputs, read, in_full=in_full)
 
     def _runs(
         self, case: Case, buffers: Buffers, subject: Subject, seed: int

@@ -8,6 +8,7 @@ output would leave the damage looking intact.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -256,14 +257,22 @@ class Buffers:
                     self.device.read(self.first[name], int(place), held)
                 yield self.whole[name], self.guard_bytes + int(place), held
 
-    def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
-        """An array, or its copy in `kept`."""
-        return self.layouts[name].unpack(self._raw(name, kept))
+    def read(self, name: str, part: tuple[slice, ...] = (), kept: Kept | None = None) -> NDArray[Any]:
+        """Return an array, or its copy in `kept`; in whole or in part."""
+        layout = self.layouts[name]
+        if not layout.plain or any(each != slice(None) for each in part[1:]) or not part:
+            return layout.unpack(self._raw(name, kept))[part]
+        start, stop, _ = part[0].indices(layout.shape[0])
+        row_bytes = self.sizes[name] // layout.shape[0]
+        lines = dataclasses.replace(layout, shape=(stop - start, *layout.shape[1:]))
+        return lines.unpack(self._raw(name, kept, start * row_bytes, (stop - start) * row_bytes))
 
-    def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
-        out = np.empty(self.sizes[name], np.uint8)
+    def _raw(
+        self, name: str, kept: Kept | None = None, start: int = 0, size_bytes: int | None = None
+    ) -> NDArray[np.uint8]:
+        out = np.empty(self.sizes[name] if size_bytes is None else size_bytes, np.uint8)
         memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
-        self.device.read(memory[name], begin, out)
+        self.device.read(memory[name], begin + start, out)
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:

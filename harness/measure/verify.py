@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -46,6 +46,8 @@ _NO_REFERENCE = (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
+Reading = Callable[[str, tuple[slice, ...]], NDArray[Any]]
+"""Copies an output, or the part of it that a slice of each axis takes, to the host at once."""
 Tolerance = Any
 """A number or array for all outputs, as tolerance() gives; a mapping has a number for each output."""
 SHARES: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -137,12 +139,12 @@ def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
 
 def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
     """The part of each array that belongs to a band of the independent axis."""
-    return {
-        name: array[
-            tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
-        ]
-        for name, array in arrays.items()
-    }
+    return {name: array[place(problem, name, band)] for name, array in arrays.items()}
+
+
+def place(problem: Problem, name: str, band: slice) -> tuple[slice, ...]:
+    """Return where an array has its part of a band of the independent axis, by its axes."""
+    return tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
