@@ -7,9 +7,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from harness.device.backends import open_device
+from harness.device.backends import cubin, nvcc, open_device
 from harness.errors import DeviceError
-from harness.measure.memory_digest import PIECE_BYTES, WORDS, MemoryDigests, keys_of
+from harness.measure.device_kernels import program_of
+from harness.measure.memory_digest import PIECE_BYTES, TEXT, WORDS, MemoryDigests, keys_of
+from harness.system.cache import BinaryCache
 from tests.sampling import given, settings, st
 from tests.support import GPU, device_is_missing
 
@@ -63,6 +65,14 @@ def test_what_is_read_in_parts_has_the_digest_of_the_whole(device):
     device.write(memory, 0, data)
     assert of_host(data, "") == digest == MemoryDigests(device, "").of([(memory, 0, data.size)])
     device.release(memory)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_nvcc_compiles_the_kernel_that_opencl_runs(arch):
+    if not nvcc.version():
+        device_is_missing("nvcc", "nvcc is not on PATH, and the extra 'static' is not installed")
+    binary = nvcc.binary_of(BinaryCache(), program := program_of("harness_pieces", TEXT, "cuda"), arch)
+    assert cubin.parameters(binary, nvcc.entry(program, binary)) == tuple((8 * each, 8) for each in range(7))
 
 
 def test_the_host_computes_the_formula():

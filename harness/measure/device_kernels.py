@@ -63,5 +63,9 @@ class DeviceKernels:
         self.device.launch(self._built(function), launch, arguments)
 
     def _build(self, function: str) -> Built:
-        text = _PRELUDES[self.device.info.backend] + self._text
-        return self.device.build(Program(f"harness.{function}", function, text))
+        return self.device.build(program_of(function, self._text, self.device.info.backend))
+
+
+def program_of(function: str, text: str, backend: str) -> Program:
+    """Return one of a text's kernels as a backend compiles it."""
+    return Program(f"harness.{function}", function, _PRELUDES[backend] + text)

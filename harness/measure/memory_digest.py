@@ -41,7 +41,7 @@ _PART_BYTES = 2**24
 _GOLDEN, _MIX_1, _MIX_2 = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 """The constants of SplitMix64."""
 
-_TEXT = f"""
+TEXT = f"""
 #define WORDS {WORDS}
 #define THREADS {THREADS}
 
@@ -96,7 +96,7 @@ class MemoryDigests:
     def __init__(self, device: Device, key: str) -> None:
         self.device = device
         self._seeds = np.frombuffer(hashlib.blake2b(key.encode(), digest_size=8 * FUNCTIONS).digest(), "<u8")
-        self._kernels = DeviceKernels(device, _TEXT)
+        self._kernels = DeviceKernels(device, TEXT)
         self._room: tuple[Memory, int] | None = None
 
     def of(self, places: Iterable[Place]) -> str:
