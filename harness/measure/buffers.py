@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import POISON, Argument, Device, Memory, Place
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.measure.threads import side_by_side
 from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
 from harness.suite.problem import Case, Problem, computed
+from harness.system.threads import side_by_side
 
 if TYPE_CHECKING:
     from typing_extensions import Self

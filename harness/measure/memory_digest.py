@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from harness.device.backends.base import Device, Memory, Place
 from harness.errors import OutOfMemoryError
 from harness.measure.device_kernels import THREADS, DeviceKernels
-from harness.measure.threads import side_by_side
+from harness.system.threads import side_by_side
 
 FUNCTIONS = 4
 WORDS = 1024

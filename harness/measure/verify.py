@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import SuiteError
-from harness.measure.threads import side_by_side
 from harness.records.types import Check, Outputs, Verification
 from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
 from harness.suite.problem import Case, Problem
+from harness.system.threads import side_by_side
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""

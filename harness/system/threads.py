@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,10 @@ T = TypeVar("T")
 
 def side_by_side(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
     """Return what a function makes of each item, in order. One item is seen to without a thread."""
-    return list((_POOL.map if len(items) > 1 else map)(function, items))
+    return list((_pool(os.getpid()).map if len(items) > 1 else map)(function, items))
 
 
-_POOL = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="side-by-side")
-"""Its threads start when they are used."""
+@functools.cache
+def _pool(_process: int) -> ThreadPoolExecutor:
+    """Return a process's own threads: a process that is forked has none of its parent's."""
+    return ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="side-by-side")
