@@ -178,19 +178,23 @@ def test_a_sample_of_a_large_output_is_all_that_is_read(tmp_path):
     suite = Suite("toy", InBands(), [Kernel("copy", "copy.cu", block=1, grid=1)])
     checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
     case = suite.case(suite.kernels[0], {"n": 2 * verifier.INTEGER_CHECK_ELEMENTS})
-    inputs = checker.inputs(case, 1)
-    parts = []
+    values, done = checker.inputs(case, 1), []
+
+    def inputs():
+        done.append("inputs")
+        return values
 
     def read(_name, part, add):
-        parts.append(part)
-        return inputs["x"][part] + np.float32(add)
+        done.append(part[0].stop - part[0].start)
+        return values["x"][part] + np.float32(add)
 
     for add in (0, 1):
         wrong = checker.wrong(case, ("random", 1), inputs, partial(read, add=add), in_full=False)
-        assert wrong.startswith(f"{verify.SAMPLE_ELEMENTS} of {verify.SAMPLE_ELEMENTS}" if add else "")
-    ((band,), _) = parts
-    assert band.stop - band.start == verify.SAMPLE_ELEMENTS
-    assert f"y[{band.start}]" in wrong
+        assert bool(wrong) == add
+    assert done == [verify.SAMPLE_ELEMENTS, "inputs"] * 2  # what is written later does not count
+    sampled = verify.sample(suite.problem, case, np.random.default_rng(1))
+    assert sampled is not None
+    assert f"the first, y[{sampled[1].start}]" in wrong
 
 
 class Counted(Copy):

@@ -108,7 +108,7 @@ class BaseChecker(Checker):
         self,
         case: Case,
         key: tuple[str, int],
-        inputs: verify.Arrays,
+        inputs: Callable[[], verify.Arrays],
         read: verify.Reading,
         *,
         in_full: bool,

@@ -199,13 +199,14 @@ class Checker:
         self,
         case: Case,
         key: tuple[str, int],
-        inputs: verify.Arrays,
+        inputs: Callable[[], verify.Arrays],
         read: verify.Reading,
         *,
         in_full: bool,
     ) -> str:
         """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
+        Outputs are read first: to make inputs takes long, and a thread of the kernel's may still write.
         Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
         """
         self.report("verify")
@@ -216,7 +217,7 @@ class Checker:
                 return ""
         band = only[1] if only else slice(None)
         outputs = {name: read(name, verify.place(problem, name, band)) for name in problem.outputs}
-        found = self._compare(case, inputs, outputs, key, only)
+        found = self._compare(case, inputs(), outputs, key, only)
         return verify.combine(found, "random", key[1], beside_base=self.beside_base).message
 
     def _compare(
@@ -673,9 +674,10 @@ class Rotation(Data):
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
         """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
-        data_set, read = self._in_force, partial(self.buffers.read, kept=kept)
+        data_set = self._in_force
+        inputs, read = partial(self._inputs, data_set), partial(self.buffers.read, kept=kept)
         key = UNSEEN if data_set.unseen else "random", data_set.seed
-        if wrong := self.checker.wrong(case, key, self._inputs(data_set), read, in_full=in_full):
+        if wrong := self.checker.wrong(case, key, inputs, read, in_full=in_full):
             raise WrongWhenTimedError(
                 subject,
                 f"Right before timing and wrong when timed: {wrong} The kernel keeps something between "
