@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -22,13 +23,20 @@ SIZES = st.integers(1, 3 * PIECE_BYTES + 5) | st.sampled_from(
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("opencl:0", id="opencl"), pytest.param(GPU, id="gpu", marks=pytest.mark.gpu)],
+    params=[
+        pytest.param(("opencl:0", "cpu"), id="opencl"),
+        pytest.param(("opencl:0", "gpu"), id="opencl taken for a GPU's"),
+        pytest.param((GPU, "gpu"), id="gpu", marks=pytest.mark.gpu),
+    ],
 )
 def device(request):
+    spec, kind = request.param
     try:
-        return open_device(request.param)
+        opened = open_device(spec)
     except DeviceError as error:
-        device_is_missing(request.param, error.message)
+        device_is_missing(spec, error.message)
+    opened.info = dataclasses.replace(opened.info, kind=kind)
+    return opened
 
 
 def content(size_bytes, seed):
@@ -50,6 +58,19 @@ def test_device_and_host_make_the_same_of_each_piece(device, size_bytes, seed, k
     assert told == of_host(data, key)
 
 
+@given(size_bytes=SIZES, seed=st.integers(0, 2**32), at=st.integers(0, 2**32))
+def test_a_changed_byte_in_the_device_s_memory_shows(device, size_bytes, seed, at):
+    digests, data = MemoryDigests(device, "key"), content(size_bytes, seed)
+    memory = device.allocate(size_bytes)
+    try:
+        device.write(memory, 0, data)
+        assert digests.holds((memory, 0, size_bytes), data)
+        device.fill(memory, at % size_bytes, 1, 255 - int(data[at % size_bytes]))
+        assert not digests.holds((memory, 0, size_bytes), data)
+    finally:
+        device.release(memory)
+
+
 def of_host(data, key):
     device = open_device("null")
     memory = device.allocate(data.size)
@@ -58,12 +79,15 @@ def of_host(data, key):
 
 
 def test_what_is_read_in_parts_has_the_digest_of_the_whole(device):
-    data = content(2**24 + 5, 1)
-    whole = MemoryDigests(device, "").on_host(data)
+    digests, data = MemoryDigests(device, ""), content(2**24 + 5, 1)
+    whole = digests.on_host(data)
     digest = hashlib.blake2b(data.size.to_bytes(8, "little") + whole.tobytes(), digest_size=16).hexdigest()
     memory = device.allocate(data.size)
     device.write(memory, 0, data)
-    assert of_host(data, "") == digest == MemoryDigests(device, "").of([(memory, 0, data.size)])
+    few = digests.of([(memory, 0, 5)])  # in less room than all of it takes
+    assert of_host(data, "") == digest == digests.of([(memory, 0, data.size)])
+    assert digests.holds((memory, 0, data.size), data)
+    assert digests.of([(memory, 0, 5)]) == few == of_host(data[:5], "")
     device.release(memory)
 
 

@@ -131,7 +131,7 @@ class BaseChecker(Checker):
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
             runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
-        return runs, buffers.damage(inputs) or self._unwritten(inputs, runs[0])
+        return runs, buffers.damage(inputs, self.digests) or self._unwritten(inputs, runs[0])
 
     def _unwritten(self, inputs: verify.Arrays, outputs: verify.Arrays) -> str:
         """Return why a kernel did nothing, in words; empty for one that wrote something to each output.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import POISON, Argument, Device, Memory, Place
 from harness.errors import OutOfMemoryError, SuiteError
+from harness.measure.memory_digest import MemoryDigests
 from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
 from harness.suite.problem import Case, Problem, computed
@@ -275,8 +276,12 @@ class Buffers:
         self.device.read(memory[name], begin + start, out)
         return out
 
-    def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
-        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing."""
+    def damage(self, inputs: Mapping[str, NDArray[Any]], digests: MemoryDigests | None = None) -> str:
+        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing.
+
+        `digests` are the process's own of this device, where it has some.
+        """
+        digests = digests or MemoryDigests(self.device, "")
         found: list[str] = []
         for (name, size_bytes), whole in self._workspaces.items():
             found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
@@ -287,22 +292,16 @@ class Buffers:
             ):
                 found.append(f"{touched} bytes in the padding of {name}")
         read = ((name, data) for name, data in inputs.items() if name not in self.problem.outputs)
-        changed = [name for name, data in read if self._has_changed(name, data)]
+        changed = [name for name, data in read if self._has_changed(name, data, digests)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
-    def _has_changed(self, name: str, data: NDArray[Any]) -> bool:
-        if not self.layouts[name].plain:
+    def _has_changed(self, name: str, data: NDArray[Any], digests: MemoryDigests) -> bool:
+        if self.layouts[name].padded:  # what lies between its lines is told by itself
             return not same_bits(self.read(name), data)
-        written = _bytes(data)
-        held = np.empty(min(written.size, PIECE_BYTES), np.uint8)
-        for begin in range(0, written.size, PIECE_BYTES):  # new memory for all would cost more than the look
-            part = held[: written.size - begin]
-            self.device.read(self.whole[name], self.guard_bytes + begin, part)
-            if not np.array_equal(part, written[begin : begin + PIECE_BYTES]):
-                return True
-        return False
+        place = self.whole[name], self.guard_bytes, self.sizes[name]
+        return not digests.holds(place, self._packed(name, data))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
         """Yield what was written into the zones on both sides of an array or a workspace, in words."""

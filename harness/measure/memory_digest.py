@@ -20,6 +20,7 @@ device as arguments of a launch, so that no kernel that writes outside its array
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator
 
@@ -104,16 +105,32 @@ class MemoryDigests:
         found = hashlib.blake2b(digest_size=16)
         for place in places:
             found.update(place[2].to_bytes(8, "little"))
-            found.update(self._pieces(*place).data)
+            found.update(self._pieces(place).data)
         return found.hexdigest()
 
-    def _pieces(self, memory: Memory, offset_bytes: int, size_bytes: int) -> NDArray[np.uint32]:
-        if self._kernels.available and size_bytes:
-            try:
-                return self.on_device(memory, offset_bytes, size_bytes)
-            except OutOfMemoryError:
-                pass
-        return np.concatenate([self.on_host(part) for part in self._parts(memory, offset_bytes, size_bytes)])
+    def holds(self, place: Place, data: NDArray[np.uint8]) -> bool:
+        """Tell whether a place holds these bytes: by their pieces on a GPU, else by reading it."""
+        if (found := self._on_gpu(place)) is not None:
+            return np.array_equal(found, self.on_host(data))
+        begin = 0
+        for part in self._parts(*place):
+            if not np.array_equal(part, data[begin : begin + part.size]):
+                return False
+            begin += part.size
+        return True
+
+    def _pieces(self, place: Place) -> NDArray[np.uint32]:
+        if (found := self._on_gpu(place)) is not None:
+            return found
+        return np.concatenate([self.on_host(part) for part in self._parts(*place)])
+
+    def _on_gpu(self, place: Place) -> NDArray[np.uint32] | None:
+        """Return the pieces of a place, made there; None where that cannot be done."""
+        if not self._kernels.available or not place[2]:
+            return None
+        with contextlib.suppress(OutOfMemoryError):
+            return self.on_device(*place)
+        return None
 
     def _parts(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Iterator[NDArray[np.uint8]]:
         """Yield what lies there, part by part, each in the place of the one before."""

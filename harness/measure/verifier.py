@@ -55,13 +55,13 @@ class Checker:
 
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
-        self._digests = MemoryDigests(device, str(scratch))
+        self.digests = MemoryDigests(device, str(scratch))
         self._held: dict[Path, dict[str, NDArray[Any]]] = {}
         """Inputs that are too large for the scratch folder, of the last two sets of one case."""
 
     def digest(self, buffers: Buffers, kept: Kept | None = None) -> str:
         """Return a digest of every output, or of the copies; the same in all processes of a command."""
-        return self._digests.of(buffers.outputs(kept))
+        return self.digests.of(buffers.outputs(kept))
 
     @contextlib.contextmanager
     def _doing(self, stage: str) -> Iterator[None]:
@@ -193,7 +193,9 @@ class Checker:
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, buffers.damage(inputs), beside_base=self.beside_base)
+        return verify.combine(
+            found, data, seed, buffers.damage(inputs, self.digests), beside_base=self.beside_base
+        )
 
     def wrong(
         self,
