@@ -12,6 +12,7 @@ from harness.device.backends import open_device
 from harness.device.backends.null import NullDevice
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
 from harness.measure.buffers import Buffers, needed_bytes, same_bits
+from harness.measure.memory_digest import MemoryDigests
 from harness.records.types import Launch
 from harness.suite.sources import Program
 
@@ -100,10 +101,11 @@ def test_data_of_another_shape_are_not_put_aside(buffers):
 
 def test_a_digest_is_of_every_output(buffers):
     buffers.poison()
-    seen = {buffers.digest()}
+    digests = MemoryDigests(buffers.device, "key")
+    seen = {digests.of(buffers.outputs())}
     for memory, offset_bytes, size_bytes in buffers.outputs():
         buffers.device.fill(memory, offset_bytes + size_bytes - 1, 1, 0)
-        seen.add(buffers.digest())
+        seen.add(digests.of(buffers.outputs()))
     assert len(seen) == 3
 
 
@@ -253,6 +255,42 @@ def test_the_whole_of_an_array_may_be_written(buffers):
     for name in BYTES:
         buffers.views[name][:] = 0
     assert buffers.damage({}) == ""
+
+
+class Laid(Problem):
+    m = Axis((4,))
+    n = Axis((8,))
+    rows = Output("m", "n")
+    columns = Output("m", "n", order="F")
+    apart = Output("m", "n", ld=7)
+    line = Output("m", dtype="float64")
+    pairs = Output("m", "n", dtype="int4")
+
+
+@pytest.mark.parametrize("name", Laid().outputs)
+@pytest.mark.parametrize("band", [slice(None), slice(0, 1), slice(1, 3), slice(2, 3)])
+def test_a_part_is_read_as_it_lies_in_the_whole(device, name, band):
+    with Buffers(device, Laid(), case(m=3, n=6)) as made:
+        made.views[name][:] = np.arange(made.sizes[name])
+        whole = made.read(name)
+        for axis in range(whole.ndim):
+            part = (*(slice(None),) * axis, band)
+            assert made.read(name, part).tobytes() == whole[part].tobytes()
+        both = (band,) * whole.ndim
+        assert made.read(name, both).tobytes() == whole[both].tobytes()
+
+
+@pytest.mark.parametrize("at", [0, 2**20, -1])
+def test_a_change_anywhere_in_a_large_input_is_seen(device, at):
+    large = case(m=3, n=2**19 + 5)
+    values = {
+        name: np.ones(array.shape_at(large), array.dtype or "float32")
+        for name, array in Scale().inputs.items()
+    }
+    with Buffers(device, Scale(), large) as made:
+        made.write(values)
+        made.views["a"].view("float32")[at] = 2
+        assert made.damage(values) == "The kernel changed its inputs: a."
 
 
 def test_a_changed_input_is_seen(buffers):

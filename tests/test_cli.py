@@ -14,6 +14,7 @@ from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
 from harness.records.record_files import read_run
 from harness.report.terminal.run_tables import print_end
+from harness.run.wall_time import STAGES
 from tests import toy
 from tests.support import KERNELS, ROOT, Done, records_below, run_command, statuses, write_files
 
@@ -222,6 +223,9 @@ def test_a_run_as_json_is_nothing_but_json(harness, project):
     assert result["rows"][0]["summary"]["rate"] > 0
     stored = read_run(Path(result["record"]))
     assert stored.run.run_id == result["run"]["run_id"]
+    assert tuple(result["wall_s"]) == STAGES
+    in_a_worker = ("open", "build", "inputs", "reference", "verify", "measure")
+    assert all(result["wall_s"][stage] > 0 for stage in in_a_worker)
 
 
 @pytest.mark.parametrize("command", ["run", "check", "list"])

@@ -19,6 +19,7 @@ from harness.errors import ExitCode
 from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import Comparison, Verdict
 from harness.report.terminal.comparison_tables import exit_code
+from harness.run.wall_time import STAGES
 from tests import toy
 from tests.commits import (
     BASE,
@@ -181,6 +182,7 @@ def test_the_record_holds_what_was_told(whole):
     slower = [block for block in stored.blocks if block.case == "toy.slower[n=64]"]
     assert [block.confirming for block in slower] == [False, False, True, True]
     assert len({block.process for block in slower}) == 4
+    assert all(result["wall_s"][stage] > 0 for stage in STAGES)
     assert not list(Path(result["record"]).parent.glob("*.part"))
 
 
@@ -371,8 +373,9 @@ def test_commits_are_named_in_any_of_gits_ways(harness, untouched):
 
 
 def test_what_compiles_to_the_same_is_not_measured(harness, untouched):
-    done = harness("compare", "HEAD~1", "HEAD", *NULL, cwd=untouched[0])
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--profile-wall", cwd=untouched[0])
     assert done.status == ExitCode.FINE
+    assert "verify 0.00, measure 0.00, judge" in done.err
     assert "2 identical. 0.0 s of device time. Exit status 0." in done.out
     assert "process 1" not in done.err
 

@@ -305,7 +305,7 @@ def test_json_keys_are_those_of_the_code():
         )
     )
     assert summary == {field.name for field in fields(RowSummary)}
-    assert result == {"run", "complete", "record", "problem", "rows"}
+    assert result == {"run", "complete", "record", "problem", "wall_s", "rows"}
 
 
 @pytest.mark.parametrize(

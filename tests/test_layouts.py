@@ -377,3 +377,26 @@ def host(case, stream):
 
 
 """
+
+
+class Numbers(Problem):
+    m = Axis((4,))
+    x = Input("m", "m")
+
+
+@pytest.mark.parametrize("m", [1, 1024, 1025, 2000])
+def test_inputs_of_any_size_are_normal_and_of_their_seed(m):
+    """Beyond 2**20 numbers they are made in parts."""
+    one, same, other = (
+        Numbers().seeded(Case("toy", "one", {"m": m}), seed)["x"].reshape(-1) for seed in (1, 1, 2)
+    )
+    assert (one == same).all()
+    assert (one != other).mean() > 0.99
+    assert (one.size, one.dtype.name) == (m * m, "float32")
+    if m > 1:
+        assert abs(one.mean()) < 5 / m
+        assert abs(one.std() - 1) < 5 / m
+        starts = range(0, one.size, 2**16)
+        assert len({one[start : start + 4].tobytes() for start in starts}) == len(starts)
+    if m * m <= 2**20:
+        assert (one == np.random.default_rng(1).standard_normal(m * m, dtype="float32")).all()

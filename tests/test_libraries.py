@@ -421,10 +421,8 @@ def test_a_library_is_verified_in_full_once_a_run(tmp_path, monkeypatch, own_cac
     """After its first process the same bits are enough; in between each kernel has its own check."""
     observer = Recorder()
     held(tmp_path, monkeypatch, observer=observer, kernels=("plain", "fast"))
-    stages = "".join(
-        {"library": "L", "reference": "r", "measure": "m"}.get(each, "") for each in observer.stages
-    )
-    assert stages == "rm" + "LrL" + "rm" + "LrL" + "rm" + "LL" + "rm" + "LL"
+    stages = " ".join(observer.stages).split("library")
+    assert ["reference" in between for between in stages[1::2]] == [True, True, False, False]
 
 
 def test_without_the_library_a_kernel_has_the_same_figures(tmp_path, monkeypatch, own_cache):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.measure import verifier
+from harness.measure import verifier, verify
 from harness.measure.buffers import Buffers
 from harness.measure.timing import Subject
 from harness.measure.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
@@ -128,3 +129,106 @@ def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong)
                 data.finish([subject], 1)
         else:
             data.finish([subject], 1)
+
+
+@pytest.mark.parametrize("wrong_at", [1, 2, None])
+def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
+    device = NullDevice(devices()[0], {})
+    launches: list[None] = []
+    suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+    case = suite.case(kernel, {"n": 64})
+    checker = Checker(device, suite, tmp_path, lambda stage: None)
+
+    def launch(_built, _launch, arguments):
+        launches.append(None)
+        arguments[1][:] = arguments[0]
+        arguments[1][7] ^= 1 if len(launches) == wrong_at else 0
+
+    device.launch = launch  # type: ignore[method-assign]
+    with Buffers(device, suite.problem, case) as buffers:
+        found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
+    assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)
+
+
+class InBands(Copy):
+    independent = "n"
+
+
+@pytest.mark.parametrize("at", [0, 17, 63])
+def test_an_element_of_any_band_is_verified_at_its_place(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", 16)
+    device = NullDevice(devices()[0], {})
+    suite = Suite("toy", InBands(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+    case = suite.case(kernel, {"n": 64})
+
+    def launch(_built, _launch, arguments):
+        arguments[1].view("float32")[:] = arguments[0].view("float32")
+        arguments[1].view("float32")[at] = 123
+
+    device.launch = launch  # type: ignore[method-assign]
+    with Buffers(device, suite.problem, case) as buffers:
+        subject = Subject(None, None, buffers.arguments(kernel))  # type: ignore[arg-type]
+        found = Checker(device, suite, tmp_path, lambda stage: None).check(case, buffers, subject, 1)
+    assert (
+        f"1 of 64 elements of y are wrong on random; the first, y[{at}], is 123" in found.checks[-1].message
+    )
+
+
+def test_a_sample_of_a_large_output_is_all_that_is_read(tmp_path):
+    suite = Suite("toy", InBands(), [Kernel("copy", "copy.cu", block=1, grid=1)])
+    checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
+    case = suite.case(suite.kernels[0], {"n": 2 * verifier.INTEGER_CHECK_ELEMENTS})
+    values, done = checker.inputs(case, 1), []
+
+    def inputs():
+        done.append("inputs")
+        return values
+
+    def read(_name, part, add):
+        done.append(part[0].stop - part[0].start)
+        return values["x"][part] + np.float32(add)
+
+    for add in (0, 1):
+        wrong = checker.wrong(case, ("random", 1), inputs, partial(read, add=add), in_full=False)
+        assert bool(wrong) == add
+    assert done == [verify.SAMPLE_ELEMENTS, "inputs"] * 2  # what is written later does not count
+    sampled = verify.sample(suite.problem, case, np.random.default_rng(1))
+    assert sampled is not None
+    assert f"the first, y[{sampled[1].start}]" in wrong
+
+
+class Counted(Copy):
+    """A problem that notes the seeds of which it makes inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def seeded(self, case, seed):
+        self.made.append(seed)
+        return super().seeded(case, seed)
+
+
+class Reusing(Counted):
+    """A problem whose own data() fills the same array again and again."""
+
+    room = np.zeros(64, "float32")
+
+    def data(self, case, rng):
+        self.room[:] = rng.standard_normal(64)
+        return {"x": self.room}
+
+
+@pytest.mark.parametrize(
+    ("problem", "made"), [(Counted(), [1, 2, 3]), (Reusing(), [1, 2, 1, 2, 3, 1])], ids=["usual", "own"]
+)
+def test_inputs_too_large_for_the_disk_are_made_once(tmp_path, monkeypatch, problem, made):
+    monkeypatch.setattr(verifier, "MOST_KEPT_BYTES", 0)
+    suite = Suite("toy", problem, [Kernel("copy", "copy.cu", block=1, grid=1)])
+    checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
+    case = suite.case(suite.kernels[0], {"n": 64})
+    firsts = [checker.inputs(case, seed)["x"][0] for seed in (1, 2, 1, 2, 3)]
+    assert firsts[:2] == firsts[2:4]
+    assert len(set(firsts)) == 3
+    checker.inputs(case, made[-1])
+    assert problem.made == made

@@ -12,7 +12,9 @@ import pytest
 from harness import Axis, Case, Input, Output, Problem
 from harness.errors import SuiteError
 from harness.measure import verify
+from harness.suite.layout import numpy_dtype
 from harness.suite.loader import load_folder
+from tests.sampling import given, st
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
 
@@ -54,6 +56,42 @@ def test_each_element_counts(changes, tolerance, wrong, first):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_bound_of_infinity_still_refuses_what_is_no_number(value):
     assert verify.compare(output([((1, 2), value)]), REFERENCE, np.inf).wrong == 1
+
+
+SHAPES = st.sampled_from(
+    [(1,), (7,), (2**16,), (200_001,), (1, 140_000), (140_000, 1), (3, 70_001), (401, 601)]
+)
+PLANTED = st.sampled_from([np.nan, np.inf, -np.inf, 100.0, -3.0, 0.0])
+DTYPES = st.sampled_from(["float32", "float64", "float16", "bfloat16", "int32", "uint8"])
+
+
+@given(
+    shape=SHAPES | st.tuples(st.integers(1, 400), st.integers(1, 500)),
+    dtype=DTYPES,
+    planted=st.lists(
+        st.tuples(st.integers(0, 2**31), PLANTED, st.sampled_from(["found", "expected", "both"])), max_size=4
+    ),
+    tolerance=st.sampled_from([0.0, 0.5, np.inf, np.nan, "of each element", "of each column"]),
+    by_columns=st.booleans(),
+    alike=st.booleans(),
+)
+def test_parts_and_the_whole_get_the_same_verdict(shape, dtype, planted, tolerance, by_columns, alike):
+    rng = np.random.default_rng(shape[0])
+    reference = np.asarray(rng.integers(0, 9, shape), np.float64, order="F" if by_columns else "C")
+    found = reference.astype(numpy_dtype(dtype))
+    for at, value, planted_in in planted:
+        where = np.unravel_index(at % reference.size, shape)
+        if planted_in != "found":
+            reference[where] = value
+        if planted_in != "expected":
+            found[where] = value if dtype not in ("int32", "uint8") else 77
+    if isinstance(tolerance, str):
+        tolerance = rng.random(shape if tolerance == "of each element" else shape[-1:])
+    whole = verify.compare(found, reference, tolerance, (5,), alike=alike)
+    parts = verify.compare_in_parts(found, reference, tolerance, (5,), alike=alike)
+    assert len(parts) > 1 or found.size <= verify.PART_ELEMENTS
+    one, other = (verify.combine({"y": each}, "random", 1, beside_base=alike) for each in ([whole], parts))
+    assert repr(one) == repr(other)  # NaN is itself here
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

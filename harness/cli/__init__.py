@@ -76,6 +76,21 @@ def tell_failed(sentence: str, log: str) -> None:
     click.echo("\n".join(filter(None, (harmless(sentence), indent(plain_log(log), "    ")))), err=True)
 
 
+def tell_wall_time(results: Iterable[Any]) -> None:
+    """Tell on standard error how long the command took so far, and how long each stage of it."""
+    import time
+    from collections import Counter
+
+    import psutil
+
+    total_s, spent_s = time.time() - psutil.Process().create_time(), Counter[str]()
+    for result in results:
+        spent_s.update(result.wall_s)
+    spent_s["other"] = total_s - spent_s.total()  # such as imports, and loading suites
+    told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in spent_s.items())
+    click.echo(f"Wall time {total_s:.2f} s: {told}.", err=True)
+
+
 def show_sheets(sheets: Iterable[Any]) -> None:
     """Print what `print_out` takes, with an empty line behind each."""
     from harness.report.terminal.run_tables import print_out

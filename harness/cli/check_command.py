@@ -10,6 +10,7 @@ from harness.errors import UsageError
 
 @click.command("check")
 @options.max_launch
+@options.profile_wall
 @options.value(
     "--build-only",
     "ARCH[,ARCH]",
@@ -34,6 +35,7 @@ def command(
     build_only: str | None,
     sanitize: bool,
     tools: tuple[str, ...],
+    profile_wall: bool,
 ) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
@@ -52,4 +54,6 @@ def command(
         return sanitize_all(selection, tools)
     from harness.cli.execute import execute
 
-    return execute(selection, "check", None, no_save=True, max_launch_ms=max_launch_ms)
+    return execute(
+        selection, "check", None, no_save=True, max_launch_ms=max_launch_ms, profile_wall=profile_wall
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion, echo_json, executable_options, options, script_options
+from harness.cli import completion, echo_json, executable_options, options, script_options, tell_wall_time
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
+@options.profile_wall
 @options.value(
     "--toolchain",
     "PATH|VERSION",
@@ -69,6 +70,8 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
         selection = dataclasses.replace(selection, cases=cases)
         settings = settings_from(config, selection, given)
         results = compare_pairs(selection.pairs(config, base, head), selection, settings).results
+    if given["profile_wall"]:
+        tell_wall_time(results)
     return show(results, given["fail_on"], as_json=selection.as_json)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines
+from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines, tell_wall_time
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
@@ -37,6 +37,7 @@ def execute(
     no_library: bool = False,
     max_launch_ms: float | None = None,
     busy: Busy = "wait",
+    profile_wall: bool = False,
 ) -> int:
     config = load_config()
     if measure is not None and measure.l2 is None:
@@ -67,6 +68,8 @@ def execute(
             finished.append(result)
             if result.interrupted:
                 break
+    if profile_wall:
+        tell_wall_time(finished)
     return show(finished, chosen, timed=measure is not None)
 
 
@@ -106,6 +109,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
         "complete": not result.interrupted,
         "record": str(result.path) if result.path else None,
         "problem": result.problem,
+        "wall_s": result.wall_s,
         "rows": [{"row": row, "summary": summary_of(row, result.run)} for row in result.rows],
     }
 

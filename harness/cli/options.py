@@ -32,6 +32,9 @@ def flag(name: str, text: str) -> Option:
     return click.option(name, is_flag=True, help=text)
 
 
+profile_wall = flag("--profile-wall", "Tell on standard error where the wall time went.")
+
+
 def value(name: str, metavar: str, text: str, *, to: str = "", **more: Any) -> Option:
     """A word, or whatever `more` makes of it; the command gets it as `to`, if not by the option's name."""
     return click.option(name, *filter(None, [to]), metavar=metavar, help=text, **more)

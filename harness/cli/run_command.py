@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from harness.cli import executable_options, options, script_options
+from harness.cli import executable_options, options, script_options, tell_wall_time
 from harness.cli.compare_command import repository_of
 from harness.config import load_config
 from harness.measure.timing import MeasureSettings
@@ -23,6 +23,7 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 @options.path("--results", "Where records go; default: the project's.")
 @options.flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
 @options.no_save
+@options.profile_wall
 @options.no_wait
 @script_options.script
 @script_options.recorded
@@ -41,6 +42,8 @@ def command(selection: options.Selection, l2: str | None, max_time: float | None
     config = load_config()
     if scripts := script_options.scripts_in(config, given):
         finished = script_options.run(config, repository_of(config), selection, scripts, given)
+        if given["profile_wall"]:
+            tell_wall_time(finished)
         return show(finished, selection, timed=True)
     given = {name: each for name, each in given.items() if name not in _OF_SCRIPTS}
     measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]

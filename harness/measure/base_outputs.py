@@ -26,7 +26,7 @@ from harness.suite.suite_data import TOLERANCE, of_type
 from harness.system.array_files import read_arrays
 
 
-def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> Checker:
+def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> Checker:
     """Return what verifies kernels of a suite: by its reference, or by base's outputs."""
     kind = BaseChecker if suite.problem.held_to == "base" else Checker
     return kind(device, suite, scratch, report)
@@ -108,15 +108,15 @@ class BaseChecker(Checker):
         self,
         case: Case,
         key: tuple[str, int],
-        inputs: verify.Arrays,
-        outputs: verify.Arrays,
+        inputs: Callable[[], verify.Arrays],
+        read: verify.Reading,
         *,
         in_full: bool,
     ) -> str:
         """Return what is wrong with outputs; nothing where base has not run on these inputs."""
         if not self.against or key[0] == UNSEEN:
             return ""
-        return super().wrong(case, key, inputs, outputs, in_full=in_full)
+        return super().wrong(case, key, inputs, read, in_full=in_full)
 
     def _runs(
         self, case: Case, buffers: Buffers, subject: Subject, seed: int
@@ -131,7 +131,7 @@ class BaseChecker(Checker):
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
             runs.append({name: buffers.read(name) for name in self.suite.problem.outputs})
-        return runs, buffers.damage(inputs) or self._unwritten(inputs, runs[0])
+        return runs, buffers.damage(inputs, self.digests) or self._unwritten(inputs, runs[0])
 
     def _unwritten(self, inputs: verify.Arrays, outputs: verify.Arrays) -> str:
         """Return why a kernel did nothing, in words; empty for one that wrote something to each output.

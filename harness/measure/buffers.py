@@ -8,20 +8,21 @@ output would leave the damage looking intact.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.device.backends.base import POISON, Argument, Device, Memory
+from harness.device.backends.base import POISON, Argument, Device, Memory, Place
 from harness.errors import OutOfMemoryError, SuiteError
+from harness.measure.memory_digest import MemoryDigests
 from harness.suite.kernel import Generated, Kernel, PlacedArray, argument_names, workspaces
 from harness.suite.layout import Layout, element_bits, fits, numpy_dtype
 from harness.suite.problem import Case, Problem, computed
+from harness.system.threads import side_by_side
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -84,7 +85,7 @@ def digest(arrays: Iterable[NDArray[Any]]) -> str:
     for array in arrays:
         data = _bytes(array)
         pieces = [data[start : start + PIECE_BYTES] for start in range(0, max(1, data.size), PIECE_BYTES)]
-        for piece in _HASHING.map(_digest, pieces) if len(pieces) > 1 else map(_digest, pieces):
+        for piece in side_by_side(_digest, pieces):
             found.update(piece)
     return found.hexdigest()
 
@@ -95,10 +96,6 @@ def _digest(piece: NDArray[np.uint8]) -> bytes:
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-_HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="digest")
-"""hashlib lets go of the interpreter's lock for what is as long as a piece. Threads start when used."""
 
 
 class Buffers:
@@ -245,10 +242,11 @@ class Buffers:
         for (_, size_bytes), whole in self._workspaces.items():
             self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
-    def outputs(self) -> Iterator[tuple[Memory, int, int]]:
-        """Yield each output's allocation, its offset in it and its size in bytes."""
+    def outputs(self, kept: Kept | None = None) -> Iterator[Place]:
+        """Yield the place of every output, or of its copy in `kept`."""
+        memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
         for name in self.problem.outputs:
-            yield self.whole[name], self.guard_bytes, self.sizes[name]
+            yield memory[name], begin, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
         """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
@@ -260,22 +258,30 @@ class Buffers:
                     self.device.read(self.first[name], int(place), held)
                 yield self.whole[name], self.guard_bytes + int(place), held
 
-    def digest(self, kept: Kept | None = None) -> str:
-        """A digest of every output, or of their copies, bit for bit."""
-        return digest(self.read(name, kept) for name in self.problem.outputs)
+    def read(self, name: str, part: tuple[slice, ...] = (), kept: Kept | None = None) -> NDArray[Any]:
+        """Return an array, or its copy in `kept`; in whole or in part."""
+        layout = self.layouts[name]
+        if not layout.plain or any(each != slice(None) for each in part[1:]) or not part:
+            return layout.unpack(self._raw(name, kept))[part]
+        start, stop, _ = part[0].indices(layout.shape[0])
+        row_bytes = self.sizes[name] // layout.shape[0]
+        lines = dataclasses.replace(layout, shape=(stop - start, *layout.shape[1:]))
+        return lines.unpack(self._raw(name, kept, start * row_bytes, (stop - start) * row_bytes))
 
-    def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
-        """An array, or its copy in `kept`."""
-        return self.layouts[name].unpack(self._raw(name, kept))
-
-    def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
-        out = np.empty(self.sizes[name], np.uint8)
+    def _raw(
+        self, name: str, kept: Kept | None = None, start: int = 0, size_bytes: int | None = None
+    ) -> NDArray[np.uint8]:
+        out = np.empty(self.sizes[name] if size_bytes is None else size_bytes, np.uint8)
         memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
-        self.device.read(memory[name], begin, out)
+        self.device.read(memory[name], begin + start, out)
         return out
 
-    def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
-        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing."""
+    def damage(self, inputs: Mapping[str, NDArray[Any]], digests: MemoryDigests | None = None) -> str:
+        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing.
+
+        `digests` are the process's own of this device, where it has some.
+        """
+        digests = digests or MemoryDigests(self.device, "")
         found: list[str] = []
         for (name, size_bytes), whole in self._workspaces.items():
             found += self._beside(name, size_bytes, whole, OUTPUT_GUARD)
@@ -286,10 +292,16 @@ class Buffers:
             ):
                 found.append(f"{touched} bytes in the padding of {name}")
         read = ((name, data) for name, data in inputs.items() if name not in self.problem.outputs)
-        changed = [name for name, data in read if not same_bits(self.read(name), data)]
+        changed = [name for name, data in read if self._has_changed(name, data, digests)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
+
+    def _has_changed(self, name: str, data: NDArray[Any], digests: MemoryDigests) -> bool:
+        if self.layouts[name].padded:  # what lies between its lines is told by itself
+            return not same_bits(self.read(name), data)
+        place = self.whole[name], self.guard_bytes, self.sizes[name]
+        return not digests.holds(place, self._packed(name, data))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
         """Yield what was written into the zones on both sides of an array or a workspace, in words."""

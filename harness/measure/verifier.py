@@ -7,8 +7,9 @@ import hashlib
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Literal
@@ -20,6 +21,7 @@ from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
+from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
 from harness.records.types import Check, Outputs, Verification
@@ -42,14 +44,31 @@ RUNS_PER_CHECK = 2
 
 
 class Checker:
-    """Verifies kernels of one suite on one device; `report` is told what it is about to do."""
+    """Verifies kernels of one suite on one device.
+
+    `report` is told what it is about to do, and returns what it was told before.
+    """
 
     beside_base: ClassVar[bool] = False
     """True where outputs are held to base's: NaN agrees with NaN then."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
-    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], object]) -> None:
+    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+        self.digests = MemoryDigests(device, str(scratch))
+        self._held: dict[Path, dict[str, NDArray[Any]]] = {}
+        """Inputs that are too large for the scratch folder, of the last two sets of one case."""
+
+    def digest(self, buffers: Buffers, kept: Kept | None = None) -> str:
+        """Return a digest of every output, or of the copies; the same in all processes of a command."""
+        return self.digests.of(buffers.outputs(kept))
+
+    @contextlib.contextmanager
+    def _doing(self, stage: str) -> Iterator[None]:
+        """Report a stage, and at its end the stage that it interrupts."""
+        before = self.report(stage)
+        yield
+        self.report(before)
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
         """Verify on integers, then on random data, which stay in the buffers. Raises LooseBoundError."""
@@ -86,6 +105,8 @@ class Checker:
         harness's own tolerances are passed over.
         """
         problem = self.suite.problem
+        if self._inputs_folder(case, seed) not in self._held:
+            self._held.clear()
         check_host_memory(problem, case)
         self.report("reference")
         if problem.held_to != "reference" and not problem.has_tolerance:
@@ -165,35 +186,40 @@ class Checker:
             buffers.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
+            # This copy is what is compared: a thread of the kernel's may write what is right a moment later.
             earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
                 break  # what has been compared already
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, buffers.damage(inputs), beside_base=self.beside_base)
+        return verify.combine(
+            found, data, seed, buffers.damage(inputs, self.digests), beside_base=self.beside_base
+        )
 
     def wrong(
         self,
         case: Case,
         key: tuple[str, int],
-        inputs: verify.Arrays,
-        outputs: verify.Arrays,
+        inputs: Callable[[], verify.Arrays],
+        read: verify.Reading,
         *,
         in_full: bool,
     ) -> str:
         """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
+        Outputs are read first: to make inputs takes long, and a thread of the kernel's may still write.
         Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
         """
         self.report("verify")
-        bands = None
-        if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
-            band = verify.sample(self.suite.problem, case, np.random.default_rng(key[1]))
-            if band is None:
+        problem, only = self.suite.problem, None
+        if not in_full and verify.largest_output(problem, case) > INTEGER_CHECK_ELEMENTS:
+            only = verify.sample(problem, case, np.random.default_rng(key[1]))
+            if only is None:
                 return ""
-            bands = [band]
-        found = self._compare(case, inputs, outputs, key, bands)
+        band = only[1] if only else slice(None)
+        outputs = {name: read(name, verify.place(problem, name, band)) for name in problem.outputs}
+        found = self._compare(case, inputs(), outputs, key, only)
         return verify.combine(found, "random", key[1], beside_base=self.beside_base).message
 
     def _compare(
@@ -202,36 +228,44 @@ class Checker:
         inputs: verify.Arrays,
         outputs: verify.Arrays,
         key: tuple[str, int],
-        bands: Sequence[tuple[Case, slice]] | None = None,
+        only: tuple[Case, slice] | None = None,
     ) -> dict[str, list[verify.OutputComparison]]:
-        """Every band of every output, or these."""
+        """Compare every band of the outputs; or outputs of which there is `only` one band."""
         problem = self.suite.problem
         found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
-        for part, band in verify.bands(problem, case) if bands is None else bands:
+        for part, band in [only] if only else verify.bands(problem, case):
             expected, tolerance = self.expected(case, part, inputs, key, band)
-            for name, values in verify.cut(problem, outputs, band).items():
-                place = verify.origin(problem, name, band)
+            for name, values in (outputs if only else verify.cut(problem, outputs, band)).items():
+                begin = verify.origin(problem, name, band)
                 bound = 0.0 if key[0] == "integers" else verify.allowed(tolerance, name)
-                compared = verify.compare(values, expected[name], bound, place, alike=self.beside_base)
-                found[name].append(compared)
+                found[name] += verify.compare_in_parts(
+                    values, expected[name], bound, begin, alike=self.beside_base
+                )
         return found
 
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
-        """The case's data, by way of the run's scratch folder where they are not too large to keep."""
-        problem = self.suite.problem
-        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
-        shared = type(problem).data is Problem.data
-        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
-        folder = self.folder(case, "inputs", kernel, seed)
+        """The case's data, by way of the run's scratch folder, or of this process where they are large."""
+        problem, folder = self.suite.problem, self._inputs_folder(case, seed)
         if kept := read_arrays(folder):
             return as_declared(problem, case, kept)
-        inputs = problem.seeded(case, seed)
+        if folder in self._held:
+            return self._held[folder]
+        with self._doing("inputs"):
+            inputs = problem.seeded(case, seed)
         arrays = inputs.values()
-        if all(isinstance(array, np.ndarray) for array in arrays) and (
-            sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
-        ):
+        if not all(isinstance(array, np.ndarray) for array in arrays):
+            return inputs
+        if sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES:
             keep(folder, inputs)
+        elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
+            self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
         return inputs
+
+    def _inputs_folder(self, case: Case, seed: int) -> Path:
+        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
+        shared = type(self.suite.problem).data is Problem.data
+        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
+        return self.folder(case, "inputs", kernel, seed)
 
     def folder(self, case: Case, *key: object) -> Path:
         of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
@@ -249,7 +283,8 @@ class Checker:
                 name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
             }
             return kept, by_output or kept.pop(TOLERANCE)
-        reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
+        with self._doing("reference"):
+            reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
         if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
@@ -257,6 +292,11 @@ class Checker:
             bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
             keep(folder, {**reference, **bounds})
         return reference, tolerance
+
+
+def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
+    """Tell whether nobody else holds the inputs: a problem's own data() may fill the same arrays again."""
+    return type(problem).data is Problem.data or all(isinstance(each, np.memmap) for each in inputs.values())
 
 
 def _short(digests: list[str]) -> str:
@@ -302,11 +342,16 @@ def _stand_in(
     return {name: rng.standard_normal(each.shape_at(case)) for name, each in problem.outputs.items()}
 
 
-def check_host_memory(problem: Problem, case: Case) -> None:
-    """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
+def free_host_bytes() -> int:
+    """Return the host memory that is available, in bytes."""
     import psutil
 
-    needed, free = verify.host_bytes(problem, case), psutil.virtual_memory().available
+    return int(psutil.virtual_memory().available)
+
+
+def check_host_memory(problem: Problem, case: Case) -> None:
+    """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
+    needed, free = verify.host_bytes(problem, case), free_host_bytes()
     if needed > free:
         raise OutOfMemoryError(
             f"Verifying {case.id} needs {needed / 2**30:.1f} GiB of host memory; "
@@ -412,10 +457,10 @@ class Rotation(Data):
         first = self._in_force = self._sets[0]
         if not first.digests:
             self._keep()
-        first.digests[subject] = self.buffers.digest()
+        first.digests[subject] = self.checker.digest(self.buffers)
         self._use(self._sets[-1])
         self._launch_held(subject)
-        digest = self.buffers.digest()
+        digest = self.checker.digest(self.buffers)
         if digest == first.digests[subject]:
             if self._in_force is not first:
                 self._compare(subject, case, in_full=True)
@@ -492,7 +537,7 @@ class Rotation(Data):
 
     def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
-        if self._poisoned and self.buffers.digest() != self._in_force.digests[subject]:
+        if self._poisoned and self.checker.digest(self.buffers) != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
@@ -510,10 +555,11 @@ class Rotation(Data):
 
         Raises WrongWhenTimedError and SkippedWorkError.
         """
+        self.checker.report("verify")
         self._check(subjects[-1])
         if self._sampled is not None:
             (subject, self._in_force), in_force = self._sampled, self._in_force
-            if self.buffers.digest(self._room) != self._in_force.digests[subject]:
+            if self.checker.digest(self.buffers, self._room) != self._in_force.digests[subject]:
                 self._compare(subject, self.case, in_full=True, kept=self._room)
             self._in_force, self._sampled = in_force, None
         for subject in subjects:
@@ -568,7 +614,7 @@ class Rotation(Data):
     def _check_fresh(self, subject: Subject) -> None:
         """Raise WrongWhenTimedError for outputs that are those of other data: base's are not known here."""
         seen = [data_set.digests.get(subject) for data_set in self._sets]
-        if len({*seen}) == len(seen) > 1 and self.buffers.digest() in seen:
+        if len({*seen}) == len(seen) > 1 and self.checker.digest(self.buffers) in seen:
             raise WrongWhenTimedError(
                 subject,
                 "On data that it sees for the first time the kernel gives the outputs of earlier data: it "
@@ -630,10 +676,10 @@ class Rotation(Data):
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
         """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
-        outputs = {name: self.buffers.read(name, kept) for name in self.buffers.problem.outputs}
         data_set = self._in_force
+        inputs, read = partial(self._inputs, data_set), partial(self.buffers.read, kept=kept)
         key = UNSEEN if data_set.unseen else "random", data_set.seed
-        if wrong := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
+        if wrong := self.checker.wrong(case, key, inputs, read, in_full=in_full):
             raise WrongWhenTimedError(
                 subject,
                 f"Right before timing and wrong when timed: {wrong} The kernel keeps something between "

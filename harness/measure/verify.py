@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -22,9 +22,13 @@ from harness.errors import SuiteError
 from harness.records.types import Check, Outputs, Verification
 from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
 from harness.suite.problem import Case, Problem
+from harness.system.threads import side_by_side
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+
+PART_ELEMENTS = 2**16
+"""Elements that a thread compares at a time."""
 
 SAMPLE_ELEMENTS = 2**18
 """Elements of the largest output in a sample."""
@@ -42,6 +46,8 @@ _NO_REFERENCE = (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
+Reading = Callable[[str, tuple[slice, ...]], NDArray[Any]]
+"""Copies an output, or the part of it that a slice of each axis takes, to the host at once."""
 Tolerance = Any
 """A number or array for all outputs, as tolerance() gives; a mapping has a number for each output."""
 SHARES: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -133,12 +139,12 @@ def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
 
 def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
     """The part of each array that belongs to a band of the independent axis."""
-    return {
-        name: array[
-            tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
-        ]
-        for name, array in arrays.items()
-    }
+    return {name: array[place(problem, name, band)] for name, array in arrays.items()}
+
+
+def place(problem: Problem, name: str, band: slice) -> tuple[slice, ...]:
+    """Return where an array has its part of a band of the independent axis, by its axes."""
+    return tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
@@ -193,8 +199,9 @@ def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arr
 
 def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """Return the largest difference of two arrays; infinity beside NaN on one side alone."""
-    compared = compare(one, other.astype(np.float64), math.inf, alike=True)
-    return 0.0 if compared.largest_error == 0 else compared.largest_error or math.inf
+    parts = compare_in_parts(one, other.astype(np.float64), math.inf, alike=True)
+    largest = _largest([part.largest_error for part in parts])
+    return math.inf if largest is None else largest
 
 
 def allowed(tolerance: Tolerance, name: str) -> Any:
@@ -264,6 +271,30 @@ def compare(
         found=float(output[where]) if where is not None else 0.0,
         expected=float(reference[where]) if where is not None else 0.0,
     )
+
+
+def compare_in_parts(
+    output: NDArray[Any],
+    reference: NDArray[np.float64],
+    tolerance: NDArray[np.float64] | float,
+    origin: Sequence[int] = (),
+    *,
+    alike: bool = False,
+) -> list[OutputComparison]:
+    """Compare as `compare` does, in parts whose arrays fit a cache, side by side."""
+    axis = next((number for number, extent in enumerate(output.shape) if extent > 1), None)
+    if axis is None or output.size <= PART_ELEMENTS:
+        return [compare(output, reference, tolerance, origin, alike=alike)]
+    extent, bounds = output.shape[axis], np.broadcast_to(tolerance, output.shape)
+    step = max(1, extent * PART_ELEMENTS // output.size)
+
+    def compared(start: int) -> OutputComparison:
+        part = (*(slice(None),) * axis, slice(start, start + step))
+        within = (*(0,) * axis, start)
+        begin = tuple(map(sum, zip_longest(within, origin, fillvalue=0)))
+        return compare(output[part], reference[part], bounds[part], begin, alike=alike)
+
+    return side_by_side(compared, range(0, extent, step))
 
 
 def combine(

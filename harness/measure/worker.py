@@ -83,8 +83,13 @@ class Worker:
     """An open device and one suite, or two to compare."""
 
     def __init__(self, request: protocol.Open, channel: Channel) -> None:
-        def tell(stage: str, side: Side = "") -> None:
+        told = ""
+
+        def tell(stage: str, side: Side = "") -> str:
+            nonlocal told
+            before, told = told, stage
             channel.send(Progress(stage, side))
+            return before
 
         self.report = tell
         for data in request.told.values() if len(request.told) == 2 else ():

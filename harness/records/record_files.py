@@ -15,8 +15,8 @@ import inspect
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -82,6 +82,8 @@ class RunResult:
     """Its rows are good, but not all that were asked for."""
     problem: str = ""
     """Reason why the record is not whole, such as a full disk; the rows here are."""
+    wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Seconds of the user's time by stage; empty where a record was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class ComparisonResult:
     """The record's file; None where there is none."""
     calibration: CalibrationSummary | None = None
     """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
+    wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Seconds of the user's time by stage; empty where a record was read."""
 
     @property
     def every_verdict(self) -> tuple[Verdict, ...]:
@@ -323,6 +327,7 @@ class ComparisonJournal(Journal):
         problem_changes: tuple[str, ...] = (),
         interrupted: bool,
         calibration: CalibrationSummary | None = None,
+        wall_s: Mapping[str, float] = {},
     ) -> ComparisonResult:
         """Finish the record with these verdicts, and return the comparison."""
         made = ComparisonResult(
@@ -334,6 +339,7 @@ class ComparisonJournal(Journal):
             problem_changes=problem_changes,
             interrupted=interrupted,
             calibration=calibration,
+            wall_s=wall_s,
         )
         for verdict in made.every_verdict:
             self.add(verdict)

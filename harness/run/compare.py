@@ -177,6 +177,7 @@ class Comparing(PairSession):
                 problem_changes=changes.sentences,
                 interrupted=interrupted,
                 calibration=self.calibration,
+                wall_s=self.wall_time.spent_s(),
             )
 
     def describe(self) -> Comparison:
@@ -228,7 +229,7 @@ class Comparing(PairSession):
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
         """Return the planted steps that slow each pair's head by its target; None where that fails."""
-        self.observer.stage("plant")
+        self.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):
             request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)

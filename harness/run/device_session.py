@@ -23,6 +23,7 @@ from harness.device.telemetry.nvml import visible_card
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
 from harness.measure.protocol import Open, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
+from harness.run.wall_time import WallTime
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
@@ -40,6 +41,7 @@ _DOING = {
     "start": "starting",
     "build": "building the kernel",
     "parts": "looking for the largest dispatch",
+    "inputs": "making inputs",
     "reference": "computing the reference",
     "verify": "verifying",
     "measure": "measuring",
@@ -211,6 +213,7 @@ class DeviceSession:
         work_tree: Path | None = None,
     ) -> None:
         self.observer = observer
+        self.wall_time = WallTime()
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree = command, busy, work_tree
         self._compilers: Mapping[str, str] = {}
@@ -224,7 +227,7 @@ class DeviceSession:
         self._spare: WorkerProcess | None = None
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
+        with ExitStack() as stack, self.wall_time.during("open"):
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
             self.builder = stack.enter_context(closing(self._new_worker()))
@@ -257,7 +260,8 @@ class DeviceSession:
             self.observer.waiting(sentence)
             sentences.append(sentence)
 
-        stack.enter_context(held(self.device, self._command, self._busy, wait))
+        with self.wall_time.during("queue"):
+            stack.enter_context(held(self.device, self._command, self._busy, wait))
         if sentences:
             self.builder = stack.enter_context(closing(self._new_worker()))
             self._open(self.builder)
@@ -285,7 +289,7 @@ class DeviceSession:
         the device they would disturb one. Raises what entering does, and WorkerError.
         """
         if self._child is None:
-            with ExitStack() as stack:
+            with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
                 child, self._spare = self._spare or self._new_worker(), None
                 stack.callback(child.close)
@@ -310,7 +314,12 @@ class DeviceSession:
         return self._answered(answer)
 
     def heard(self, progress: Progress) -> None:
-        self.observer.stage(f"{progress.stage} {progress.side}".strip())
+        self.stage(f"{progress.stage} {progress.side}".strip())
+
+    def stage(self, stage: str) -> None:
+        """Tell the observer what is about to be done, and charge the time to it."""
+        self.wall_time.enter(stage)
+        self.observer.stage(stage)
 
     def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
         """An answer, or why there is none: then the worker process is ended."""
@@ -321,6 +330,8 @@ class DeviceSession:
         except BaseException:
             self.leave()  # an interrupt: the answer is still to come, and nobody waits for it
             raise
+        finally:
+            self.wall_time.enter("judge")
         if isinstance(reply, Failed):
             self.leave()
         return reply
@@ -346,7 +357,8 @@ class DeviceSession:
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""
         self._child = None
-        self._worker.close()
+        with self.wall_time.during("open"):
+            self._worker.close()
 
     def _end_spare(self) -> None:
         if self._spare is not None:

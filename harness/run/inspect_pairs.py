@@ -44,7 +44,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
     session.build_ahead(in_turns)
     session.begin_ahead()
     pairs = tuple(entry.pair for entry in shared)
-    session.observer.stage("build")
+    session.stage("build")
     # A compiler that hangs or kills its process is reported by the case that needs it.
     with suppress(WorkerError):
         request = protocol.Inspect(pairs=pairs)
@@ -53,6 +53,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
             for entry in shared:
                 _settle_built(session, entry, reply[entry.pair.id])
     session.builder.kill()
+    session.wall_time.enter("judge")
     session.ahead.prepare(1)
     changes = ProblemChanges() if session.same_problem() else _problem_changes(session, entries)
     if in_turns:

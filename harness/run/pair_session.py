@@ -228,7 +228,7 @@ class PairSession(DeviceSession):
     def _side_processes(self) -> TurnPair:
         """Return a process for each side, which has opened the device. They are begun where needed."""
         if self._turns is None:
-            with ExitStack() as stack:
+            with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
                 turns = self.ahead.next(self._new_turns)
                 stack.callback(turns.close)
@@ -238,7 +238,7 @@ class PairSession(DeviceSession):
         return self._turns
 
     def _new_turns(self, first: SideName) -> TurnPair:
-        return TurnPair(self._new_side, self._open_side, self.observer.stage, first)
+        return TurnPair(self._new_side, self._open_side, self.stage, first)
 
     def _new_side(self, side: SideName) -> WorkerProcess:
         """A worker for one side, with what its toolchain asks of it."""

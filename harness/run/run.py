@@ -91,7 +91,8 @@ class Session(DeviceSession):
             except KeyboardInterrupt:
                 interrupted = True
             writer.finish(complete=not interrupted)
-        return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem)
+        wall_s = self.wall_time.spent_s()
+        return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem, wall_s)
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
@@ -100,7 +101,7 @@ class Session(DeviceSession):
             libraries = map(self._library, wanted)
             wanted += [each for each in libraries if each and unfit(each, self.device) is None]
         cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
-        self.observer.stage("build")
+        self.stage("build")
         # The case timeout for each turn that the compilers take, a core each.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
         try:
@@ -109,6 +110,7 @@ class Session(DeviceSession):
             pass  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
             self.builder.kill()
+            self.wall_time.enter("judge")
 
     def _describe(self) -> Run:
         measure = self.settings.measure

@@ -32,6 +32,9 @@ _SCALAR_DTYPES = (
 )
 
 
+_NUMBERS_OF_A_THREAD = 2**20
+
+
 def number(value: Any) -> Any:
     """NumPy's numbers as Python's; anything else as it is."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
@@ -319,7 +322,7 @@ class Problem:
             if limits and element_bits(dtype) <= 8:
                 values = rng.integers(*limits, shape, endpoint=True)
             else:
-                values = rng.standard_normal(shape, dtype="float32")
+                values = _standard_normal(shape, rng)
             made[name] = values.astype(numpy_dtype(dtype), copy=False)
         return made
 
@@ -466,6 +469,24 @@ def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
         raise SuiteError(
             f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
         ) from error
+
+
+def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Return random numbers. Large parts have a generator each, so that threads make them side by side."""
+    import numpy as np
+
+    from harness.system.threads import side_by_side
+
+    if math.prod(shape) <= _NUMBERS_OF_A_THREAD:
+        return rng.standard_normal(shape, dtype="float32")
+    made = np.empty(math.prod(shape), np.float32)
+    parts = np.array_split(made, math.ceil(made.size / _NUMBERS_OF_A_THREAD))
+    generators = map(np.random.default_rng, rng.integers(2**63, size=len(parts)))
+    side_by_side(
+        lambda part: part[0].standard_normal(out=part[1], dtype="float32"),
+        list(zip(generators, parts, strict=True)),
+    )
+    return made.reshape(shape)
 
 
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:

@@ -15,7 +15,7 @@ from harness.errors import ConfigError, SuiteError
 from harness.suite.kernel import Kernel
 from harness.suite.suite import Suite
 from harness.system.cache import export_root
-from harness.system.file_access import opened_beside
+from harness.system.file_access import opened_beside, opened_files
 from harness.system.files import read_regular
 
 QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -180,12 +180,13 @@ def _searched(suite: Suite) -> list[Path]:
 def definition_sha256(suite: Suite) -> str:
     """Return a hash of the suite's files, but for those only compilers read, and of what was opened beside.
 
-    Equal hashes mean the same problem.
+    Equal hashes mean the same problem. Call it in the process that has loaded the suite.
     """
     found = hashlib.sha256()
-    # A Python file is never only a kernel's source.
-    sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
-    compiled = {(suite.root / name).resolve() for name in sources}
+    sources = {*suite.prelude.values(), *(name for kernel in suite.kernels for name in kernel.files)}
+    # A Python file is never only a kernel's source; nor is a file that suite.py has read.
+    compiled = {(suite.root / name).resolve() for name in sources if not name.endswith(".py")}
+    compiled -= opened_files()
     function = suite.problem.reference_function
     beside = {*opened_beside(suite.root), *([function.path] if function else [])}
     files = {*tree_files(suite), *filter(Path.is_file, beside)}

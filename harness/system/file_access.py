@@ -127,6 +127,11 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
     yield from (word for text in texts for word in os.fsdecode(text).split() if os.sep in word)
 
 
+def opened_files() -> set[Path]:
+    """Return the files that Python code, other than the harness's own, has opened, by no link."""
+    return {Path(os.path.realpath(name)) for name in tuple(_opened)}
+
+
 def opened_beside(folder: Path) -> list[Path]:
     """Return the files opened in the repository of `folder`, outside `folder` itself."""
     return sorted(Path(name) for name in tuple(_opened) if is_beside(name, folder))

@@ -353,6 +353,19 @@ def test_pytest_tells_it(project):
     assert "(wrong-by-base)" in done.stdout
 
 
+ASKED = changed(("import numpy", "import os\nimport numpy"), ("1e-6", "1e-9 * os.getpid()"))
+"""A problem that is told as changed whenever it is asked."""
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_asked"), [("", False), ("open(__file__.replace('suite.py', 'head.h')).read()\n", True)]
+)
+def test_a_header_is_of_the_problem_only_where_the_suite_reads_it(project, begin, is_asked):
+    suite = begin + changed(('"second")])', '"second")], prelude={"null": "head.h"})'), suite=ASKED)
+    base, head = ({**tree(suite), "kernels/toy/head.h": f"#define SIDE {side}\n"} for side in (1, 2))
+    assert bool(changes(project.compare(base, head, "--json"))) == is_asked
+
+
 def test_files_that_define_the_same_problem_are_not_a_change(project):
     other = "# the same in other words\n" + changed(("return 2 * x", "return x + x"))
     done = project.compare(tree(), tree(other, first=source("first", MS + 1)), "--json")

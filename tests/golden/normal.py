@@ -15,7 +15,7 @@ STARTED = datetime.now(timezone.utc) - timedelta(seconds=2)
 """Time of import. A time between this and now was read from the clock; any other is of a fixture."""
 OF_THE_MACHINE = {
     *("host", "at_ns", "started_ns", "ended_ns", "warmup_s", "snapshots", "run_id", "throttle_ns"),
-    *("memory_used_bytes", "host_s", "gpu_s", "compile_s", "measure_s", "sweep_id", "generated_at"),
+    *("memory_used_bytes", "host_s", "gpu_s", "compile_s", "measure_s", "sweep_id", "generated_at", "wall_s"),
 }
 """Keys of JSON objects whose values differ from one machine or run to the next."""
 DIGITS = 9

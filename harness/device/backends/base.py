@@ -27,6 +27,9 @@ from harness.suite.sources import Program
 Memory = Any
 """A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
 
+Place = tuple[Memory, int, int]
+"""An allocation, an offset in it and a size, both in bytes."""
+
 Argument = Any
 """A view of a Memory, or what is passed by value: a NumPy scalar, or bytes as they are."""
 

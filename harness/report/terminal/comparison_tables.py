@@ -108,6 +108,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
         "twins": list(map(with_sentence, result.twins)),
         "left_out": result.left_out,
         "problem_changes": result.problem_changes,
+        "wall_s": result.wall_s,
     }
 
 
