@@ -71,6 +71,21 @@ def test_a_changed_byte_in_the_device_s_memory_shows(device, size_bytes, seed, a
         device.release(memory)
 
 
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_device_that_disagrees_with_the_host_is_not_asked_again(device, monkeypatch, wrong):
+    digests, data = MemoryDigests(device, "key"), content(5000, 1)
+    right = digests.on_device
+    monkeypatch.setattr(digests, "on_device", lambda *place: right(*place) + np.uint32(wrong))
+    memory = device.allocate(data.size)
+    try:
+        device.write(memory, 0, data)
+        assert digests.of([(memory, 0, data.size)]) == of_host(data, "key")
+        asked = digests._on_gpu((memory, 0, data.size)) is not None
+    finally:
+        device.release(memory)
+    assert asked == (device.info.kind == "gpu" and not wrong)
+
+
 def of_host(data, key):
     device = open_device("null")
     memory = device.allocate(data.size)

@@ -21,6 +21,7 @@ device as arguments of a launch, so that no kernel that writes outside its array
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator
 
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.device.backends.base import Device, Memory, Place
-from harness.errors import OutOfMemoryError
+from harness.errors import BuildError, DeviceError, OutOfMemoryError
 from harness.measure.device_kernels import THREADS, DeviceKernels
 from harness.system.threads import side_by_side
 
@@ -99,6 +100,7 @@ class MemoryDigests:
         self._seeds = np.frombuffer(hashlib.blake2b(key.encode(), digest_size=8 * FUNCTIONS).digest(), "<u8")
         self._kernels = DeviceKernels(device, TEXT)
         self._room: tuple[Memory, int] | None = None
+        self._agrees = functools.cache(self._compared_with_host)
 
     def of(self, places: Iterable[Place]) -> str:
         """Return the digest of what lies in these places, in order."""
@@ -126,11 +128,26 @@ class MemoryDigests:
 
     def _on_gpu(self, place: Place) -> NDArray[np.uint32] | None:
         """Return the pieces of a place, made there; None where that cannot be done."""
-        if not self._kernels.available or not place[2]:
+        if not self._kernels.available or not place[2] or not self._agrees():
             return None
         with contextlib.suppress(OutOfMemoryError):
             return self.on_device(*place)
         return None
+
+    def _compared_with_host(self) -> bool:
+        """Tell whether the device makes of some bytes what the host makes of them."""
+        data = np.arange(2 * PIECE_BYTES + 5, dtype=np.uint32).astype(np.uint8)
+        try:
+            memory = self.device.allocate(data.size)
+        except (DeviceError, OutOfMemoryError):
+            return False
+        try:
+            self.device.write(memory, 0, data)
+            return np.array_equal(self.on_device(memory, 0, data.size), self.on_host(data))
+        except (BuildError, DeviceError, OutOfMemoryError):
+            return False
+        finally:
+            self.device.release(memory)
 
     def _parts(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Iterator[NDArray[np.uint8]]:
         """Yield what lies there, part by part, each in the place of the one before."""
