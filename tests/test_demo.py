@@ -25,7 +25,7 @@ def call(capsys, monkeypatch, own_cache):
 
 def sizes(folder, prefix=""):
     """Sizes of the packed files in bytes, by their paths."""
-    found = {}
+    found: dict[str, int] = {}
     for each in folder.iterdir():
         name = f"{prefix}{each.name}"
         found |= sizes(each, f"{name}/") if each.is_dir() else {name: len(each.read_bytes())}
@@ -69,8 +69,13 @@ def test_place_that_cannot_be_a_folder_is_named(call, tmp_path):
 )
 def test_browser_opens_at_a_terminal_unless_declined(call, tmp_path, monkeypatch, options, terminal, opened):
     pages = []
+
+    def browser(page):
+        pages.append(page)
+        return True
+
     monkeypatch.setattr(demo_command, "SCREENS", ())
-    monkeypatch.setattr(webbrowser, "open", lambda page: pages.append(page) or True)
+    monkeypatch.setattr(webbrowser, "open", browser)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     monkeypatch.setenv("DISPLAY", ":0")
 
