@@ -8,6 +8,7 @@ import subprocess
 import sys
 import webbrowser
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,17 @@ def test_browser_opens_at_a_terminal_unless_declined(call, tmp_path, monkeypatch
     assert call("demo", "--folder", str(tmp_path / "demo"), *options).status == 0
 
     assert pages == [(tmp_path / "demo/pull-request/review.html").as_uri()] * opened
+
+
+def test_current_folder_and_settings_are_those_of_before(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_command, "SCREENS", ())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_RESULTS", "others")
+
+    assert call("demo", "--folder", "demo").status == 0
+
+    assert Path.cwd() == tmp_path
+    assert os.environ["HARNESS_RESULTS"] == "others"
 
 
 def test_screen_that_fails_ends_the_demonstration(call, tmp_path, monkeypatch):

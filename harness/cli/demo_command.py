@@ -51,7 +51,8 @@ SCREENS = (
         ("rejudge", "--labels", "labels.json", "comparisons"),
     ),
     Screen(
-        "Import: a benchmark history that CUDA.jl, a public project, measured and published.",
+        "Import: a part of the benchmark history that CUDA.jl, a public project, measured and published. Its "
+        "clocks and heat are unknown.",
         ("import", "github-action-benchmark", "--suite", "cuda_jl", "--machine", "ci", "history/data.js"),
     ),
     Screen("History: the commits of CUDA.jl that made its benchmarks slower.", ("history",)),
