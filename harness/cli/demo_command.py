@@ -53,7 +53,15 @@ SCREENS = (
     Screen(
         "Import: a part of the benchmark history that CUDA.jl, a public project, measured and published. Its "
         "clocks and heat are unknown.",
-        ("import", "github-action-benchmark", "--suite", "cuda_jl", "--machine", "ci", "history/data.js"),
+        (
+            "import",
+            "github-action-benchmark",
+            "--suite",
+            "cuda_jl",
+            "--machine",
+            "cuda-jl-ci",
+            "history/data.js",
+        ),
     ),
     Screen("History: the commits of CUDA.jl that made its benchmarks slower.", ("history",)),
     Screen(

@@ -257,6 +257,14 @@ def test_what_no_command_measures_has_none_that_would(pages, card):
     assert commands(card, "new") == f"CommandsCopy acknowledge{acknowledge}"
     assert commands(card, "fixed") is None
 
+    def compares(*cards):
+        site = {"cases": [kase], "cards": [{"name": name} for name in cards]}
+        told = json.dumps([site, "a" * 40, "b" * 40])
+        return pages.script(f"return harness.compareCommand(...{told})?.textContent ?? null")
+
+    assert compares("nvidia-h200", card) == f"Copy compareharness compare {'a' * 10} {'b' * 10}"
+    assert compares(card) is None
+
 
 def test_a_button_copies_its_command(pages, on_disk):
     for site in (pages, on_disk):

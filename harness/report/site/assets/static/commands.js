@@ -50,10 +50,12 @@
 
   const ofSuite = (kase) => kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
 
-  /** The command that measures two commits again: asv's where all benchmarks are its own. */
+  /** The command that measures two commits again, asv's where all benchmarks are its own; null where no card can. */
   harness.compareCommand = function (site, from, to) {
+    if (site.cards.every((card) => ELSEWHERE.test(card.name))) return null;
     const program = site.cases.some(ofSuite) ? ["harness", "compare"] : ["asv", "continuous"];
-    return harness.command("Copy compare", ...program, from.slice(0, 10), to.slice(0, 10));
+    const command = harness.command("Copy compare", ...program, from.slice(0, 10), to.slice(0, 10));
+    return el("div", { class: "commands" }, command);
   };
 
   /**

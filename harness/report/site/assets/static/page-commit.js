@@ -215,7 +215,7 @@
       el("h1", null, text(commit.subject || "(no subject)", null, 200), " ", el("small", null, el("code", null, format.short(commit.hash)))),
       el("p", null, text(commit.author, null, 80), ", ", format.dateTime(commit.time), `, commit #${commit.position}`),
       links(site, commit, before),
-      last ? el("div", { class: "commands" }, harness.compareCommand(site, last.hash, commit.hash)) : null,
+      last ? harness.compareCommand(site, last.hash, commit.hash) : null,
       harness.section("Changes", changed),
       harness.section("Figures", effects(site, cards)),
       harness.section("Build", build(site, cards)),
