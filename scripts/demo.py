@@ -88,7 +88,7 @@ def of_a_cpu() -> str:
     facts = gather(None, ROOT, RESULTS)
     return (
         "The figures below are of a CPU. They show that everything works, and nothing about a GPU. Other "
-        f"processes change them, often by a tenth. harness doctor says: {verdict(facts, diagnose(facts))}"
+        f"processes change them severalfold. harness doctor says: {verdict(facts, diagnose(facts))}"
     )
 
 

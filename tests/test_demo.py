@@ -65,6 +65,15 @@ def test_place_that_cannot_be_a_folder_is_named(call, tmp_path):
     assert "--folder" in done.err
 
 
+def test_machine_without_git_is_told_before_anything_else(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    done = call("demo", "--folder", str(tmp_path / "demo"))
+
+    assert (done.status, done.out) == (2, "")
+    assert "install git" in done.err
+
+
 @pytest.mark.parametrize(
     ("options", "terminal", "opened"), [((), True, True), ((), False, False), (("--no-open",), True, False)]
 )

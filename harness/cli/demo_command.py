@@ -20,6 +20,7 @@ import click
 from harness.cli import cli, options
 from harness.config import VARIABLES
 from harness.errors import ExitCode, StoreError, UsageError
+from harness.system import git
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -92,6 +93,7 @@ def command(folder: Path | None, no_open: bool) -> int:
     It needs no GPU, no compiler, no network and no repository.
     """
     place = _unpacked(folder)
+    git.resolve(place, "HEAD")  # without git the second screen would fail, with words about a repository
     _say(_OPENING)
     with _inside(place):
         for number, screen in enumerate(SCREENS, 1):
