@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
 
 # Four processes run the tests: what one has compiled the others are to find.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo quick-look test quick lint types unit asv nearest bench requirements clean
 
 help:
-	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 4 to 10 minutes"
+	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 2 to 10 minutes"
 	@echo "            ('harness demo' shows recorded measurements in seconds, and needs no clone)"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
 	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
@@ -19,11 +20,17 @@ help:
 	@echo "make requirements  resolve anew, by hash, what the workflows install (asks the package index)"
 	@echo "make clean  remove what these made"
 
-$(READY): pyproject.toml
+$(READY): EXTRAS := dev
+$(READY): SIZE := 2 GB
+# Enough to measure: neither TVM nor LLVM.
+$(DEMO_READY): EXTRAS := asv,opencl
+$(DEMO_READY): SIZE := 1 GB
+
+$(READY) $(DEMO_READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; PYTHON=python3.12 make ... chooses another one.")'
-	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; takes 2 GB of disk)"
+	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; takes $(SIZE) of disk)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@# pip compiles on one core, and as little minds files that are for another Python. A quarter is tests of others.
 	-$(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests?/' $(VENV)/lib
 	@# PyCUDA is compiled on the spot, so it is tried only where there is a card and a compiler to use it with.
@@ -31,14 +38,14 @@ $(READY): pyproject.toml
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]' \
 		|| echo "PyCUDA did not build (its output is above): going on without CUDA."; \
 	fi
-	@touch $(READY)
+	@touch $@
 
-# Its words come first, so before $(READY), which may install for minutes.
-demo: quick-look $(READY)
+# Its words come before an installation, which may take a minute. What 'make test' installs is enough too.
+demo: quick-look $(or $(wildcard $(READY)),$(DEMO_READY))
 	$(BIN)/python scripts/demo.py
 
 quick-look:
-	@echo "This measures kernels on this machine: 4 to 10 minutes, and 2.5 GB of disk the first time."
+	@echo "This measures kernels on this machine: 2 to 10 minutes, and 1 GB of disk the first time."
 	@echo "For a quick look, 'harness demo' shows recorded measurements of an H100 and an H200 in seconds."
 
 # mypy keeps one core busy for half a minute: side by side with the tests.

@@ -123,7 +123,7 @@ def _unpacked(folder: Path | None) -> Path:
                 )
         place.mkdir(parents=True, exist_ok=True)
         _write(files("harness.cli") / "demo_data", place)
-        (place / "git").rename(place / ".git")  # a package cannot hold a folder of that name
+        (place / "git").rename(place / ".git")  # git commits no folder of that name
     except OSError as error:
         raise StoreError(
             f"Cannot write the demonstration's data: {error}. Name another folder with --folder."
@@ -172,7 +172,7 @@ def _open(page: Path) -> bool:
 
 
 def _say_next(place: Path) -> None:
-    _say("What to type next, at the top of a git repository of your own:")
+    _say("What to type next, in a git repository of your own, on a machine with a GPU:")
     for kind, commands in _NEXT:
         click.echo(f"  {kind}")
         for each in commands:
