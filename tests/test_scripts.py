@@ -690,6 +690,12 @@ def test_other_indices_are_named_and_nothing_is_compared(tmp_path):
     assert (found.reason, found.array, found.difference) == ("inputs-differ", "x", "")
 
 
+@pytest.mark.parametrize("kind", [float, np.float32, int])
+def test_a_number_that_is_returned_is_compared(tmp_path, kind):
+    assert outputs_of(lambda x: kind(9 * x[0]), lambda x: kind(9 * x[0]), tmp_path).error == 0.0
+    assert outputs_of(lambda x: kind(9 * x[0]), lambda x: kind(8 * x[0]), tmp_path).difference
+
+
 def test_nothing_returned_or_changed_was_not_seen(tmp_path):
     assert outputs_of(lambda x: None, lambda x: None, tmp_path).reason == "not-seen"
 

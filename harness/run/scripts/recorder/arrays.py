@@ -200,7 +200,7 @@ class Observed:
             returned = self._run()
             wait_for(returned)
             synchronize()
-            outputs = dict(walk(returned, "returned"))
+            outputs = dict(walk(_as_array(returned), "returned"))
             inputs = {id(value): name for name, value in self.inputs.items()}
             outputs = {inputs.get(id(value), name): value for name, value in outputs.items()}
             outputs.update(
@@ -243,6 +243,14 @@ class Observed:
         for name, value in self.inputs.items():
             _assign(value, kept[name])
         synchronize()
+
+
+def _as_array(value: Any) -> Any:
+    """Return a number as an array, as of a function that sums; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (int, float, complex, numpy.generic)):
+        return numpy.asarray(value)
+    return value
 
 
 def _is_leaf(value: Any) -> bool:
