@@ -647,6 +647,11 @@ def test_integers_are_equal_or_not(tmp_path):
     assert re.search(r"returned is 5 at \[4\], and 4 at base; 1 elements? differ", found.difference)
 
 
+def test_an_integer_that_differs_from_itself_is_no_difference(tmp_path):
+    counter = itertools.count()
+    assert outputs_of(lambda x: next(counter), lambda x: next(counter), tmp_path).difference == ""
+
+
 def test_what_differs_from_itself_is_tolerated_four_times(tmp_path):
     noise = iter(np.random.default_rng(1).normal(scale=1e-3, size=(100, 64)))
 
