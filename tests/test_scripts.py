@@ -690,6 +690,13 @@ def test_floats_that_nobody_seeded_are_bases_on_both_sides(tmp_path, function):
     assert outputs_of(function, add_more, tmp_path, x_at_head=of_head).difference
 
 
+def test_floats_that_are_too_many_are_not_made_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "MOST_BYTES", 10)
+    of_head = np.random.default_rng(1).normal(size=64).astype("f4")
+    found = outputs_of(lambda x: 2 * x, lambda x: 2 * x, tmp_path, x_at_head=of_head)
+    assert (found.reason, found.array) == ("inputs-differ", "x")
+
+
 def test_other_indices_are_named_and_nothing_is_compared(tmp_path):
     found = outputs_of(lambda x: x + 1, lambda x: x + 1, tmp_path, x_at_head=np.arange(64))
     assert (found.reason, found.array, found.difference) == ("inputs-differ", "x", "")

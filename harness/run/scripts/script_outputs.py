@@ -96,7 +96,9 @@ class OutputsCheck:
         if isinstance(seen, Found):
             return seen
         if seen["base"].outputs != seen["head"].outputs and _differing_inputs(seen):
-            asked = dataclasses.replace(asked, inputs_to=str(self.scratch / "inputs.arrays"))
+            inputs = self.scratch / "inputs.arrays"
+            inputs.unlink(missing_ok=True)
+            asked = dataclasses.replace(asked, inputs_to=str(inputs))
             seen = self._both(asked)
             if isinstance(seen, Found):
                 return seen

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import random
 import sys
 import types
@@ -229,9 +230,13 @@ class Observed:
             _assign(value, _rolled(value))
 
     def _take(self, path: str) -> None:
-        """Put the floats of a file in the place of arrays with the same name and shape."""
+        """Put the floats of a file in the place of arrays with the same name and shape; none were written where
+        they were too many.
+        """
         import numpy as np
 
+        if not os.path.exists(path):
+            return
         with open(path, "rb") as file:
             for name, dtype, shape, _ in json.loads(file.readline()):
                 values = np.frombuffer(file.read(math.prod(shape) * np.dtype(dtype).itemsize), dtype)
