@@ -230,8 +230,9 @@ class Observed:
             _assign(value, _rolled(value))
 
     def _take(self, path: str) -> None:
-        """Put the floats of a file in the place of arrays with the same name and shape; none were written where
-        they were too many.
+        """Put floats of a file in the place of arrays with the same name and shape.
+
+        There is no file where they were too many to be written.
         """
         import numpy as np
 
