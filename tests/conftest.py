@@ -158,6 +158,7 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path
         "HARNESS_CACHE_DIR": str(shared_cache),
         # Of one process of pytest. Tests run side by side, and what they say of times is not about times.
         "HARNESS_LOCK_DIR": str(tmp_path_factory.mktemp("locks")),
+        "PYTEST_ADDOPTS": support.PYTEST_OPTIONS,
         # A temporary folder inside somebody's repository is still no repository.
         "GIT_CEILING_DIRECTORIES": str(tmp_path_factory.getbasetemp().parent),
         **GIT_SETTINGS,
