@@ -189,7 +189,7 @@ def _levels(found: Sequence[Block]) -> list[tuple[float, Pair]]:
     """Return the positions that can be measured, with the probability that each is bad.
 
     A position is compared with the good end. Where the last block before it has nearly all of the
-    probability, it is compared with the begin of that block: if it is bad, no check remains.
+    probability, it is compared with the start of that block: if it is bad, no check remains.
     """
     levels: list[tuple[float, Pair]] = []
     mass = 0.0
