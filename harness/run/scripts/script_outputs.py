@@ -32,10 +32,10 @@ _ROLLED = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of the comparison of outputs."""
+    """The outcome of a comparison of outputs."""
 
     difference: str = ""
-    """How head differs from base; empty where it does not."""
+    """Sentence about the difference between head and base; empty where the outputs agree."""
     error: float | None = None
     """Largest difference in units of the tolerance, 0 for the same bits; None where nothing was compared."""
     reason: str = ""
