@@ -151,18 +151,18 @@ def test_a_test_that_calls_a_timer_is_run_by_pytest(theirs):
 def test_tests_with_pytest_benchmark_are_one_command_a_folder(theirs):
     top = theirs({"tests/perf/test_a.py": PYTEST, "tests/perf/test_b.py": PYTEST, "test_c.py": PYTEST})
     benchmarks = found(top)
-    assert option(benchmarks["tests/perf"], "--with-command") == "pytest tests/perf --benchmark-json={out}"
+    assert benchmarks["tests/perf"].command == "pytest tests/perf --perf-base HEAD~1"
     assert benchmarks["tests/perf"].tests == 2
-    assert option(benchmarks["test_c.py"], "--with-command") == "pytest test_c.py --benchmark-json={out}"
+    assert benchmarks["test_c.py"].command == "pytest test_c.py --perf-base HEAD~1"
 
 
 @pytest.mark.parametrize("configured", [False, True])
 def test_pytest_is_told_of_functions_of_other_names_unless_the_project_does(theirs, configured):
     settings = {"pytest.ini": "[pytest]\npython_functions = bench_*\n"} if configured else {}
     top = theirs({"bench/bench_a.py": PYTEST.replace("test_", "bench_"), **settings})
-    words = shlex.split(option(found(top)["bench/bench_a.py"], "--with-command"))
+    words = shlex.split(found(top)["bench/bench_a.py"].command)
     told = [] if configured else ["-o", "python_functions=test bench"]
-    assert words == ["pytest", *told, "bench/bench_a.py", "--benchmark-json={out}"]
+    assert words == ["pytest", *told, "bench/bench_a.py", "--perf-base", "HEAD~1"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""harness ci: what the workflows call. Its commands are in ci_measure, ci_report and ci_setup."""
+"""harness ci: the commands that the workflows call. They are in ci_measure, ci_report and ci_setup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _InOrder(click.Group):
 
 @click.group("ci", cls=_InOrder)
 def command() -> None:
-    """What the workflows call: everything they do can be done by hand."""
+    """Commands that the workflows call. You can also run each command by hand."""
 
 
 for _each in (compare, devices, measured, post, post_static, request, store, fleet, audit, init):

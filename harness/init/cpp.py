@@ -212,7 +212,7 @@ def _closes(found: Sequence[Token], at: int) -> bool:
 
 
 class _CppReader:
-    """One pass over the tokens of a file, with the scopes that are open."""
+    """Reads the tokens of a file once and keeps the scopes that are open."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _without_attributes(_without_other_openings(_without_zero(tokens(text))))

@@ -125,7 +125,7 @@ class _Body:
     locals: dict[str, tuple[str, Expression]] = field(default_factory=dict)
     """Type and value of each local name."""
     guards: set[tuple[str, str]] = field(default_factory=set)
-    """Each index with the text of its bound."""
+    """Pairs of an index and the text of its bound."""
     strides: list[str] = field(default_factory=list)
     stores: list[Expression] = field(default_factory=list)
 

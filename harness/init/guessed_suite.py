@@ -126,7 +126,7 @@ class SuiteGuess:
 
     @property
     def held_to(self) -> str:
-        """What outputs are held to: written, for a proved reference, the name of a function, or base."""
+        """Name the reference of the outputs: "written" for a proved one, a function's name, or "base"."""
         if self.reference:
             return "written"
         return self.reference_function[1] if self.reference_function else "base"

@@ -174,6 +174,6 @@ def _with_sizes(expression: Expression) -> Expression:
 
 
 def callable_of(parts: Sequence[str]) -> str:
-    """One to three numbers as `Kernel` takes them: numbers as they are, or a function of the case."""
+    """Return one to three numbers as text that `Kernel` takes: plain numbers, or a function of the case."""
     text = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     return f"lambda c: {text}" if "c." in text else text

@@ -110,8 +110,7 @@ def _of_folder(folder: str, files: Mapping[str, Sequence[str]], *, configured: b
         paths = list(files)
     names = [name for each in files.values() for name in each]
     functions = ["-o", "python_functions=test bench"] if not configured and _others(names) else []
-    words = shlex.quote(f"pytest {shlex.join([*functions, *paths])} --benchmark-json={{out}}")
-    command = f"harness compare HEAD~1 --with-command {words}"
+    command = f"pytest {shlex.join([*functions, *paths])} --perf-base HEAD~1"
     path = paths[0] if len(paths) == 1 else folder
     return OwnBenchmark(path, "pytest", ("pytest-benchmark",), command, tests=len(names))
 

@@ -1,4 +1,4 @@
-"""One kernel with its parameters' types, its template's values, and the file to compile."""
+"""The reading of one kernel: its parameters' types, its template's values, and the file to compile."""
 
 from __future__ import annotations
 

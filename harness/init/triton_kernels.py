@@ -26,7 +26,7 @@ class Launches:
     plain: frozenset[str]
     """Names that are numbers: kernels that get them neither load nor store there."""
     given: tuple[tuple[ast.FunctionDef, Mapping[str, ast.expr]], ...]
-    """Each launch: the kernel, and the arguments by its parameters' names."""
+    """Pairs of a launched kernel and its arguments by parameter name."""
     views: Mapping[str, str]
     """Names that stand for another's memory, and that other's."""
 

@@ -1,4 +1,4 @@
-"""What caused an effect: the code, the clocks, heat, power, another process or the environment.
+"""Finds the cause of an effect: the code, the clocks, heat, power, another process or the environment.
 
 A time alone cannot tell. Cycles beside the time, the clocks that each side saw, each side's clock when it ran
 alone, and what the gates caught can, mostly; where they cannot, there is no attribution.
@@ -41,7 +41,7 @@ _OF_GATE: Mapping[str, Attribution] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloRun:
-    """One side that ran by itself, back to back, for a second or more. None where it is not known."""
+    """The measurements of one side that ran by itself, back to back, for a second or more. None: unknown."""
 
     time_ns: float
     """Time of one launch. The energy is of one launch too; clock and power are means."""

@@ -1,4 +1,4 @@
-"""One case of a comparison as it goes: what its processes measured, and the verdict of it. Pure."""
+"""The trial of one case: the measurements of its processes so far, and the verdict. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CYCLES_MEAN_WORK = 0.8
 SPARE_PROCESSES = 2
 """Processes beyond those of a look, for a case whose blocks hold too few quads that can be read."""
 ORDER_ERROR = 1e-3
-"""How seldom the order of slots is taken to matter where it does not."""
+"""Error rate at which the order of slots is taken to matter although it does not."""
 _WRAPPED = 4.0
 """The largest ratio of two clocks of one quad; beyond it a counter has wrapped."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
@@ -57,7 +57,7 @@ TAIL_QUADS = 50
 
 @dataclass(frozen=True, slots=True)
 class NoisePriors:
-    """How far processes differ on this device, and how that is known."""
+    """Spread of effects between processes on this device, and its origin."""
 
     time: Prior = DEFAULT_PRIOR
     cycles: Prior = DEFAULT_PRIOR
@@ -78,7 +78,7 @@ class NoisePriors:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How long the next block of a case is to be."""
+    """The goal of the next block of a case, at which the block ends."""
 
     standard_error: float
     """The standard error of its effect at which it ends."""
@@ -109,7 +109,7 @@ class _Effects:
 
 @dataclass(frozen=True)
 class Round:
-    """What one process measured, and what the gates said of it."""
+    """The measurements of one process, and the findings of the gates."""
 
     block: PairedBlock
     gated: Gated
@@ -231,7 +231,7 @@ class CaseTrial:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it was stopped before it was decided: of how often that goes wrong it tells nothing."""
+        """Tell whether the trial stopped undecided. Such a trial says nothing about error rates."""
         return bool(self.stopped_by) or (self.confirming and self.confirmed is None)
 
     def add(self, block: PairedBlock, gated: Gated) -> None:
@@ -397,10 +397,10 @@ class CaseTrial:
         return _with_effect(self.again if self.confirmed is not None and self.again else self.rounds)
 
     def _disturbed(self, gated: Gated, status: VerdictStatus) -> tuple[str, str] | None:
-        """Why what touched some quads may have made the verdict: reason and sentence; None where it cannot.
+        """Return the reason code and sentence of a disturbance that may have made the verdict, or None.
 
-        Held against the quads that nothing touched; where there are none, against how far a fixed kernel's
-        time was disturbed.
+        The verdict is compared with that of the clean quads. Without clean quads, the disturbance of a fixed
+        kernel's time decides.
         """
         if len(gated.clean) == len(gated.quads):
             return None
@@ -436,7 +436,7 @@ class CaseTrial:
         return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
-        """Why the verdict would be another without what the order of slots may have caused; else empty."""
+        """Return why the bias from the order of slots could change the verdict, or "" where it could not."""
         # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.metrics:
@@ -578,7 +578,7 @@ def _energy(solo: Mapping[str, SoloRun]) -> Effect | None:
 
 
 def _counted(quad: Quad) -> bool:
-    """Whether its cycles can be read: where cycles over time differ widely in one quad, a counter wrapped."""
+    """Tell whether the quad's cycles can be read. If clocks differ widely in one quad, a counter wrapped."""
     if quad.cycles is None or not paired.readable(quad.cycles):
         return False
     clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]

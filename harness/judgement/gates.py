@@ -40,26 +40,26 @@ class GatePolicy:
     sm_clock_spread_capped: float = 0.03
     """The limit at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
-    """How far apart the two arms' mean SM clocks in a quad may be at the power limit, over their mean."""
+    """Largest difference of the two arms' mean SM clocks in a quad at the power limit, over their mean."""
     sm_clock_step: float = 0.05
     """Change of the snapshots' median SM clock between the block's halves; each shows only a moment's
     clock."""
     temperature_apart_c: float = 20.0
-    """How far a temperature may be from the block's median, in °C. A card that was at rest heats by 15 in a
-    few tenths of a second, which quads do not mind."""
+    """Largest difference of a temperature from the block's median, in °C. An idle card heats by 15 °C in
+    a few tenths of a second, which does not disturb quads."""
     canary_mads: float = 4.0
-    """How far a canary may be from the block's median, in standard deviations by the scaled MAD."""
+    """Largest difference of a canary from the block's median, in standard deviations by the scaled MAD."""
     canary_apart: float = 0.05
     """A canary this close to the median never strays, however quiet the others are."""
     canary_above_usual: float = 0.15
-    """How far a block's median canary may lie above that of the comparison's other blocks."""
+    """Largest share by which a block's median canary may exceed that of the comparison's other blocks."""
     nearby_s: float = 0.25
     """A snapshot further than this from a quad says nothing about it: some ten sampling intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLevel:
-    """What the canary takes in a block, or usually in a comparison; None where none was measured."""
+    """Median time of the canary in a block, or in a comparison. None where it was not measured."""
 
     cycles: float | None = None
     ns: float | None = None
@@ -67,7 +67,7 @@ class CanaryLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gated:
-    """What the gates made of one block, or of all blocks of a case."""
+    """The findings of the gates on one block, or on all blocks of a case."""
 
     quads: tuple[Quad, ...]
     clean: tuple[Quad, ...]
@@ -252,7 +252,10 @@ class _Seen:
 
 
 def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
-    """How far the canaries between the tenth and the last tenth are apart, or above those of other blocks."""
+    """Return the relative spread of the canaries, or their excess over other blocks, whichever is larger.
+
+    The spread leaves out the lowest and the highest tenth of the values.
+    """
     values = sorted(_canaries(quads).values())
     tenth = len(values) // 10
     if len(values) < _FEWEST_CANARIES or values[tenth] <= 0:  # which is no reading

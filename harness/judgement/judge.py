@@ -36,7 +36,7 @@ _POWER = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What counts as slower, how surely, and when. Effects are head over base, minus 1."""
+    """Limits, error rates and looks of a judgement. Effects are head over base, minus 1."""
 
     margin: float = 0.0025
     """An effect up to this, either way, is nobody's business."""
@@ -216,7 +216,7 @@ def _moderated(metrics: Sequence[MetricEffects]) -> dict[MetricName, Moderated]:
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
-    """One-sided p-value that the effect is beyond the margin."""
+    """Return the one-sided p-value that the effect is beyond the margin."""
     if direction == "slower":
         return estimate.p_above(math.log1p(policy.margin))
     return estimate.p_below(math.log1p(-policy.margin))
@@ -231,8 +231,10 @@ def _decide(
     apart: bool,
     cycles_tell: bool | None,
 ) -> tuple[Status, tuple[MetricName, ...]]:
-    """What all metrics say; where one may decide alone, what time says, then cycles. `alphas` are of flag and
-    of same.
+    """Return the status, and the metrics that decided it.
+
+    All metrics together decide. Where one metric may decide alone, time does, and then cycles. `alphas` holds
+    the error rates for calling a change and for calling no change.
     """
     (alpha, same), alone = alphas, apart or last
     for direction in DIRECTIONS:

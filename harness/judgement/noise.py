@@ -1,4 +1,4 @@
-"""What is known of a card's own noise: how far apart two measurements of the same code come out.
+"""Noise of a card: the difference between two measurements of the same code.
 
 Comparisons of a kernel with itself, kept in one file beside the card's records, say how processes differ
 there, what the smallest visible change of each case is, and how often the harness has cried wolf.
@@ -35,13 +35,13 @@ SCHEMA_VERSION = 1
 _MOST = 100.0
 """Beyond any logarithm of a ratio of times: the age of the universe is e^61 ns."""
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
-"""What is assumed of a CPU without history, whose host's other work makes it no better."""
+"""Prior of a CPU without history. The other work on its host adds noise."""
 
 _FEWEST_EFFECTS = 4
 """Fewer pairs of processes say too little of a case against the assumption."""
 APART = Prior(variance=0.0005**2, df=UNKNOWN_DF, proportion=PROPORTION)
-"""What is assumed of a GPU where each side has a process of its own, besides APART_NS, until the case was
-calibrated."""
+"""Prior of a GPU where each side has a process of its own, until the case is calibrated. APART_NS comes on
+top."""
 APART_NS = 100.0
 """Standard deviation of a launch's time between two processes that run the same code, in nanoseconds. On an
 H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes: in one pair nearly the
@@ -51,7 +51,7 @@ processes differ by more they show it, and 640 verdicts replayed from these held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseNoise:
-    """One case against itself."""
+    """Noise of one case, measured against itself."""
 
     time: tuple[ProcessEffect, ...]
     cycles: tuple[ProcessEffect, ...] = ()
@@ -71,7 +71,7 @@ class PlantedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(CalibrationSummary):
-    """What was measured of one device's noise."""
+    """Noise of one device, as a calibration measured it."""
 
     schema_version: int = SCHEMA_VERSION
     harness_version: str

@@ -37,9 +37,9 @@ ROBUST_PAIRS = 8
 """From so many on a fifth of the pairs is left out at each end: on a shared machine one process in twenty
 meets a burst of somebody else's work, and eight pairs seldom go without."""
 NO_PRIOR = Prior(variance=0.01**2, df=0.1)
-"""How far processes differ on a stranger's machine is unknown, so next to nothing is assumed: a prior worth
-more degrees of freedom makes false alarms where processes differ by more than it says. These few matter only
-where pairs agree to the last tick of a timer, which is no proof that they always would."""
+"""Prior for an unknown machine, worth next to nothing. A prior with more degrees of freedom would make false
+alarms where processes differ by more than it says. So few matter only where pairs agree to the last tick of
+a timer, which is no proof that they always would."""
 FLOOR = 0.0005
 """The smallest standard error of a trimmed mean: that pairs agree to a timer's last tick proves little."""
 MOST_PAIRS = 64
@@ -78,7 +78,7 @@ class FilesResult:
 
 @dataclass(frozen=True, slots=True)
 class _SavedRun:
-    """One process, and its place in time among all."""
+    """A process, and its place in time among all processes."""
 
     side: str
     place: int
@@ -109,8 +109,9 @@ class _Turns:
 def policy_for(
     margin: float | None, tolerance: float | None, confidence: float, *, on_gpu: bool, pairs: int
 ) -> Policy:
-    """What was asked for, and for the rest what suits processes that run one after another. All are shares.
-    Raises UsageError where that makes no sense.
+    """Return the policy that was asked for, with defaults for processes that run one after another.
+
+    All limits are shares. Raises UsageError for limits that contradict each other.
     """
     return policy_of(
         (0.01, 0.05) if on_gpu else (0.02, 0.1),
@@ -213,7 +214,7 @@ def _mixed_commits(turns: _Turns) -> Refusal | None:
 
 
 def _not_alternated(turns: _Turns) -> Refusal | None:
-    """Where a process of one side has none of the other beside it, what drifts looks like a change."""
+    """Return a refusal where base and head did not alternate, because drift would look like a change."""
     sides = [run.side for run in turns.in_time]
     if len(sides) % 2 == 0 and all(sides[place] != sides[place + 1] for place in range(0, len(sides) - 1, 2)):
         return None

@@ -39,7 +39,7 @@ _ENDINGS = (".jsonl", f".jsonl{PACKED}")
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a record: exactly one field is given."""
+    """A line of a record. Exactly one field is given."""
 
     run: Run | None = None
     row: Row | None = None

@@ -53,7 +53,7 @@ _FIELDS = {PreparedConfiguration: "prepared", SweepRow: "row", Duel: "duel", Rep
 
 @dataclass(slots=True)
 class SweepState:
-    """What is known of a sweep's configurations so far, by number."""
+    """The results of a sweep so far, by number of configuration."""
 
     prepared: dict[int, PreparedConfiguration] = field(default_factory=dict)
     rows: dict[int, SweepRow] = field(default_factory=dict)

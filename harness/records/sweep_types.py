@@ -1,4 +1,4 @@
-"""What a sweep asks and what it finds: frozen records, stored as JSON Lines and reported from there."""
+"""The settings and results of a sweep: frozen records, stored as JSON Lines. Reports are made from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSettings:
-    """How a sweep is carried out. Part of its identity: a sweep under others is another sweep."""
+    """Settings that define a sweep. A sweep with other settings is another sweep."""
 
     seed: int = 1
     """Seed of the data, and of the order in which configurations are screened."""
@@ -74,7 +74,8 @@ class SweepRow(Outcome):
     place: int = 0
     """Its place in the random order of screening, from 1; 0 for what was not screened itself."""
     round: int = 0
-    """How far it came: 0 screened, 1 and more rounds of halving, in pairs against the best of its size."""
+    """Last round of the configuration: 0 is screening, 1 and above are halving, in pairs against the best
+    configuration of its size."""
     time_ns: float | None = None
     """Median device time of one launch, when screened."""
     time_low_ns: float | None = None
@@ -98,7 +99,8 @@ class PreparedConfiguration(Outcome):
 
     number: int
     code: str = ""
-    """What configurations of one size share that are the same in compiled code, launch and arguments."""
+    """Identity of the compiled code, launch and arguments. Configurations of one size with equal `code` are
+    duplicates."""
     device: str = ""
     host_s: float = 0.0
     """Its share of the time that the job took which prepared it with others."""
@@ -161,5 +163,6 @@ class SweepResult:
     measure_s: float = 0.0
     """Wall-clock time of screening, halving and finals, in this run."""
     problem: str = ""
-    """Why its file is not whole, such as a full disk, where the rows here are; or why it could not go on."""
+    """Reason why the file is incomplete though the rows here are whole, such as a full disk; or why the sweep
+    could not go on."""
     interrupted: bool = False

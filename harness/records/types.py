@@ -36,7 +36,7 @@ def fields_of(record: object, *names: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """One device as its backend describes it."""
+    """A device as its backend describes it."""
 
     spec: str
     """The device's name on the command line, such as cuda:0."""
@@ -70,7 +70,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What compiled the kernels."""
+    """The compiler of the kernels, and its options."""
 
     compiler: str
     """Name and version, one line."""
@@ -92,7 +92,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the kernels came from."""
+    """The folder and commit that the kernels came from."""
 
     suite: str
     path: str
@@ -154,7 +154,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a built kernel needs, as its compiler or driver reports it."""
+    """Resources that a built kernel needs, as its compiler or driver reports them."""
 
     registers: int | None = None
     static_shared_bytes: int | None = None
@@ -187,7 +187,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison of a kernel's output with the reference."""
+    """A comparison of a kernel's output with the reference."""
 
     data: Literal["integers", "random"]
     seed: int
@@ -244,7 +244,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What the card (or host) reports of itself at one moment. None means it could not tell."""
+    """State of the card (or host) at one moment, as it reports it. None means that it could not tell."""
 
     at_ns: int
     """Host monotonic clock."""
@@ -337,7 +337,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Outcome):
-    """What became of one case. `reason` is a stable code; `message` is a sentence; `log` is evidence."""
+    """The outcome of one case. `reason` is a stable code, `message` a sentence, and `log` the evidence."""
 
     case: str
     kernel: str
@@ -510,7 +510,7 @@ class Strays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One side of a comparison."""
+    """The measurements of one side of a comparison."""
 
     time_ns: float | None = None
     """Median over every kept slot, of one launch."""
@@ -526,7 +526,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of one case of a comparison, in codes and numbers.
+    """The outcome of one case of a comparison, in codes and numbers.
 
     `reason` is a stable code. `message` holds what neither they nor the figures tell, such as a compiler's
     error; in older records the figures as well, in words. `output.sentences` makes words of it.
@@ -580,7 +580,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseBlock:
-    """What one process measured of one case."""
+    """The measurements of one case by one process."""
 
     case: str
     process: int

@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     text: str
     mark: str = ""
     hint: str = ""
-    """What a page says of a coloured cell that holds a sign only."""
+    """Text that a page adds to a coloured cell that holds only a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +38,23 @@ class Column:
     name: str
     cells: Sequence[str | Cell]
     text: bool = field(default=False, kw_only=True)
-    """Whether it holds words, on the left and folded where there is no room. Numbers never are."""
+    """True where the column holds words: aligned left, and folded where room is short. Numbers never fold."""
     whole: bool = field(default=False, kw_only=True)
     over: str = field(default="", kw_only=True)
-    """What stands above the name, in a line of its own."""
+    """Heading above the name, on a line of its own."""
     heads: bool = field(default=False, kw_only=True)
-    """Whether it names the rows."""
+    """True where the column names the rows."""
     spans: bool = field(default=False, kw_only=True)
-    """Whether a text also holds for the rows below it that have none."""
+    """True where a text also holds for the empty cells below it."""
     spare: int = field(default=0, kw_only=True)
-    """Where a table is too wide, columns with the highest of these go first; 0 never goes."""
+    """Order in which columns of a table that is too wide are dropped, highest first; 0 is never dropped."""
 
     @property
     def texts(self) -> list[str]:
         return [cell.text if isinstance(cell, Cell) else cell for cell in self.cells]
 
     def rows_spanned(self) -> list[int]:
-        """How many rows the cell of each row stands for; 0 where one above it does."""
+        """Return the number of rows that each row's cell spans; 0 where a cell above spans the row."""
         if not self.spans:
             return [1] * len(self.cells)
         starts = [at for at, text in enumerate(self.texts) if text]
@@ -76,9 +76,9 @@ class Sheet:
     marks: Sequence[str] = ()
     """The mark of each row: best, tied or nothing."""
     cut: bool = False
-    """Whether the last column is cut where a line has no room for it, so that each row is one line."""
+    """True where the last column is cut to the width of the line, so that each row is one line."""
     dense: bool = False
-    """Whether columns touch: their texts have room around them."""
+    """True where columns touch, because their texts have room around them."""
 
     @property
     def gap(self) -> int:
@@ -173,7 +173,7 @@ class HtmlCell(NamedTuple):
     column: Column
     text: str
     rows: int
-    """How many rows it stands for; 0 where a cell above it does."""
+    """Number of rows that the cell spans; 0 where a cell above spans this row."""
     tag: str
     shade: str
     hint: str

@@ -1,4 +1,4 @@
-"""What was measured on a card, beside the shortest time that arithmetic allows there."""
+"""Measured cases beside the shortest time that arithmetic allows on the same card."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.suite.planning import plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedCase:
-    """One case, measured where its bound is known."""
+    """A case that was measured on a card where its bound is known."""
 
     case: str
     card: str
@@ -42,7 +42,7 @@ class BoundedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was measured on one device at one commit; of a comparison its base."""
+    """The measurements of one device at one commit; of a comparison, those of its base."""
 
     source: Source
     device: DeviceInfo
@@ -100,8 +100,9 @@ def _of_comparison(stored: ComparisonResult) -> Record:
 
 
 def card_of(record: Record) -> CardModel:
-    """What the card file says of the record's card, so that the file is held to account; of one that is not
-    in it what the card's own driver says.
+    """Return the model of the record's card from the card file, so that the file itself is tested.
+
+    A card that is not in the file is described by its own driver.
     """
     device, name = record.device, record.device.name.replace(" ", "").lower()
     built = device.compute_capability, device.compute_units

@@ -31,7 +31,7 @@ from harness.system.files import UNREADABLE, read_regular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeSettings:
-    """How to judge. Limits are shares; None takes what the record says, or the calibration beside it."""
+    """Settings of a new judgement. Limits are shares. None takes the record's value, or the calibration's."""
 
     margin: float | None = None
     tolerance: float | None = None
@@ -48,7 +48,7 @@ class RejudgedRecord:
     """False for a comparison that was interrupted."""
     policy: Policy
     calibration: Calibration | None
-    """What the verdicts rest on now; None for an assumption."""
+    """Calibration that the new verdicts use; None where they use an assumption."""
     cases: tuple[Rejudged, ...]
     twins: tuple[Rejudged, ...] = ()
     labels: Mapping[str, Label] = dataclasses.field(default_factory=dict)
@@ -139,7 +139,7 @@ def _noise(stored: ComparisonResult, calibration: Calibration | None) -> dict[st
 
 
 def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
-    """What files say of cases. Raises UsageError for one that cannot be read or holds something else."""
+    """Return the labels of cases, by file and case. Raises UsageError for a file that cannot be read."""
     known: dict[str, dict[str, Label]] = {}
     for file in files:
         try:
@@ -181,10 +181,10 @@ _ON_QUADS = ("regression", "improvement", "unchanged")
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """One case: what was said of it then, and what is said now."""
+    """The recorded verdict of one case, and the new one."""
 
     then: Verdict | None
-    """None where the comparison ended before it said anything."""
+    """Recorded verdict; None where the comparison ended before it gave one."""
     now: Verdict
     """Its device time is that of what was looked at."""
     blocks: int = 0
@@ -217,7 +217,7 @@ Labels = Mapping[str, Mapping[str, Label]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How often statuses agree with what is known."""
+    """Counts of statuses that agree with the known truth, and of those that do not."""
 
     changed: int = 0
     """Cases that are slower or faster: `found` are called so, `missed` unchanged or the contrary."""
@@ -292,7 +292,7 @@ def rejudge(
 
 
 class _Replay:
-    """One case, and the processes that are left of it."""
+    """Replays one case with the recorded processes that are left."""
 
     def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
         self.trial, self.left, self.pair = trial, list(blocks), pair
@@ -301,7 +301,7 @@ class _Replay:
         self.stretched: set[bool] = set()
 
     def turn(self, levels: list[CanaryLevel]) -> bool:
-        """One more process, where one is wanted; false where none is, or none is left."""
+        """Add one recorded process to the trial. Return False where the trial needs none, or none is left."""
         trial = self.trial
         if trial.settled:
             return False

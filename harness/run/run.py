@@ -29,7 +29,7 @@ class SessionSettings:
     command: str = "run"
     device: str | None = None
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
-    """How to measure; None verifies only."""
+    """Settings of the measurement; None verifies only."""
     timeout_s: float = 120.0
     """Timeout of one case: of building, verifying and measuring it."""
     seed: int = 1
@@ -40,7 +40,7 @@ class SessionSettings:
     max_launch_ms: float | None = None
     """Most device time of one dispatch; None launches as each kernel says."""
     busy: Busy = "wait"
-    """What to do where another process measures on the device; verifying alone disregards it."""
+    """Reaction to another process that measures on the device. A run that only verifies ignores it."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Observer(DeviceObserver, Protocol):
 
 
 class Session(DeviceSession):
-    """One suite on one device, case by case; a context manager like its base."""
+    """Runs one suite on one device, case by case. A context manager like its base."""
 
     observer: Observer
 
@@ -131,7 +131,7 @@ class Session(DeviceSession):
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
-        """One row a case, in plan order; every kernel has a process, and a new one after a failure."""
+        """Yield one row for each case, in plan order. A kernel keeps its process until a case fails."""
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned, number, len(plan))

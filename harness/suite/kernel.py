@@ -44,7 +44,7 @@ def check_folders(whose: str, folders: Any) -> None:
 
 
 Extent = int | tuple[int, ...]
-"""One to three numbers, x first, as CUDA counts them."""
+"""Size of a block or grid: one to three numbers, x first, as CUDA counts them."""
 Geometry = Extent | Callable[[Case], Extent]
 
 
@@ -187,8 +187,8 @@ class Kernel:
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
-    """One source for the backends of its suffix (.cu: cuda and opencl; .cl: opencl; .glsl: opengl), or one by
-    backend."""
+    """A source for the backends of its suffix (.cu: cuda and opencl; .cl: opencl; .glsl: opengl), or a source
+    for each backend."""
     block: Geometry | None = None
     grid: Geometry | None = None
     """Both must be given where the source is text; host code has its own way."""

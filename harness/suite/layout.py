@@ -198,7 +198,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
+    """An argument of a kernel's function: an array, a scalar, or an axis as a 32-bit integer."""
 
     name: str
     dtype: str

@@ -21,7 +21,7 @@ Framework = Literal["torch", "numpy", "cupy"]
 
 
 class _Problem(Protocol):
-    """What a problem tells: `Problem` of problem.py."""
+    """The part of `Problem` (problem.py) that this module needs."""
 
     @property
     def outputs(self) -> Mapping[str, Any]: ...

@@ -47,7 +47,7 @@ that it sends itself."""
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 ALLOW, REFUSE, UNKNOWN = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
-"""What the filter returns: the system call runs, or fails with EPERM or ENOSYS."""
+"""Return values of the filter: the system call runs, or fails with EPERM or ENOSYS."""
 LOAD, IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER_OFFSET, MACHINE_OFFSET, FLAGS_OFFSET = 0, 4, 16
 """Offsets in the kernel's seccomp_data, in bytes. The flags are the lower half of the first argument."""

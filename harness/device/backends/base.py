@@ -115,7 +115,7 @@ def sequence(
 
 
 class Device(Protocol):
-    """One open device. Errors are BuildError, OutOfMemoryError, LaunchError and MeasureError.
+    """An open device. Its methods raise BuildError, OutOfMemoryError, LaunchError and MeasureError.
 
     A method with a body here does what it says for a device without the feature.
     """

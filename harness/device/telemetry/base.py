@@ -34,7 +34,7 @@ class DeviceLimits:
 
 
 class Probe(Protocol):
-    """One device's own account of itself. A probe reads, and never changes a setting.
+    """Telemetry of one device. A probe reads values and never changes a setting.
 
     `snapshot` raises DeviceError when the device is gone; a single value that it cannot tell is None in the
     snapshot and has its reason in `unavailable`, by field, complete after the first full snapshot;

@@ -1,4 +1,4 @@
-"""What asv's commands do differently, each for as long as it runs.
+"""Changes to asv's commands, each applied only while the command runs.
 
 `--dry-run` and `--skip-save` write nothing, a part of the cases is measured by itself, and an asv that is
 told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way
@@ -148,7 +148,7 @@ def _cleaned_up() -> Iterator[None]:
 
 
 class _Removable:
-    """One of asv's result files, which tells when asv removes it, or something of it."""
+    """A result file of asv that records when asv removes the file or an entry of it."""
 
     def __init__(self, results: Any, touched: dict[str, set[str]]) -> None:
         self._results, self._touched = results, touched
@@ -238,7 +238,7 @@ def _number_with(direction: Direction, kind: type) -> Any:
 
 
 class _ComparisonTable:
-    """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
+    """A table of `asv compare`: the functions that read its figures and print its rows."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class _ComparisonTable:
         self.marks: dict[str, str] = {}
         """The mark that asv prints, by row."""
         self.turned = False
-        """Whether the table shows a change of a figure of which more is better."""
+        """True where the table shows a changed figure for which more is better."""
         self.noisy: dict[str, None] = {}
         """The rows that asv would have marked, although both commits run the same binary."""
         self._benchmarks, self._sort, self._same_build = benchmarks, sort, same_build

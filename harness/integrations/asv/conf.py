@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConf:
     file: Path | None = None
-    """None where the project has no configuration of asv's."""
+    """Path of asv's configuration file; None where the project has no such file."""
     project: str
     repository: Path
     """The repository that was measured: the project itself, or the clone that asv keeps of another one."""

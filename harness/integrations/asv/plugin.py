@@ -1,5 +1,5 @@
-"""What makes asv run kernels over commits: name this module, with a dot in front, among asv.conf.json's
-"plugins".
+"""asv plugin that runs kernels over commits. To use it, add this module's name, with a dot in front, to
+"plugins" in asv.conf.json.
 
 - an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
   come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.

@@ -107,7 +107,7 @@ Attributes: TypeAlias = list[tuple[str, "str | None"]]
 
 
 class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One vendored file: `path` is below the vendor folder, `licence` an SPDX identifier."""
+    """A vendored file: `path` is below the vendor folder, `licence` is an SPDX identifier."""
 
     path: str
     package: str

@@ -1,4 +1,4 @@
-"""What asv's figures were built of: the records beside asv's results know it, and asv does not."""
+"""Finds which asv figures come from the same build. The records beside asv's results say it; asv does not."""
 
 from __future__ import annotations
 

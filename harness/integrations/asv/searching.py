@@ -50,18 +50,19 @@ class _Turned(float):
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One commit; both mappings are by place, in asv's order, of the parameters."""
+    """Measurements of one commit. The keys of both mappings are places of the parameters, in asv's order."""
 
     figures: Mapping[int, float]
-    """What the search sees."""
+    """Figures that the search compares."""
     rows: Mapping[int, Row]
-    """What the records know of the build."""
+    """Rows of the records, which identify the build."""
 
 
 class _Search:
-    """What one search has seen. asv passes over a commit of which no figure is known; here what counts for
-    known is what the search asks for, and a commit at which a kernel fails that ran elsewhere is passed over
-    too: the rest of its figures say nothing of that kernel.
+    """The state of one search.
+
+    asv skips a commit that has no figure. This search also skips a commit at which a kernel fails that ran
+    elsewhere, because that commit's other figures say nothing of this kernel.
 
     Commits with the same binary have one figure, that of the first one measured: their difference is noise.
     """

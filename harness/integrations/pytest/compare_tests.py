@@ -149,7 +149,7 @@ def _untimed(tests: Sequence[_Test]) -> dict[CallName, Untimed]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestPlace:
-    """Where a session of pytest runs, and with which words."""
+    """The folders and command line with which a session of pytest runs."""
 
     __test__ = False
 
@@ -162,7 +162,7 @@ class TestPlace:
     commits: Mapping[SideName, str | None]
     """Full hash of each side's commit; None is the working tree."""
     sources: Mapping[SideName, Source]
-    """Each side as records have it, as it was before a record was written into the working tree."""
+    """Source of each side, taken before a record was written into the working tree."""
 
     def sides(self, scratch: Path) -> tuple[Executable, Executable]:
         """Return base and head with their files in the scratch folder. Raises GitError, StoreError."""

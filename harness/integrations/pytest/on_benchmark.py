@@ -50,7 +50,7 @@ class OnBenchmark:
     def __init__(self, session: SharedSession) -> None:
         self._session = session
         self._runs: Counter[str] = Counter()
-        """How often each test has run."""
+        """Number of runs of each test."""
         self._latest: dict[str, Any] = {}
         """pytest-benchmark's fixture in the latest run of each test."""
 

@@ -143,14 +143,17 @@ def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
 
 
 class Baseline(NamedTuple):
-    """What a file that pytest-benchmark saved says of benchmarks of ours; no card where it does not say."""
+    """The card and our benchmarks in a file that pytest-benchmark saved.
+
+    `card` is empty where the file names no card.
+    """
 
     card: Mapping[str, Any]
     names: tuple[str, ...]
 
 
 def baseline_of(content: dict[str, Any]) -> Baseline | None:
-    """What a file says; None where it has no benchmark of ours.
+    """Return the baseline in a saved file, or None where the file has no benchmark of ours.
 
     The card is taken out of the content: pytest-benchmark, to which any difference is worth a warning,
     compares the rest, at a moment when this session's card is not known yet.
@@ -176,7 +179,7 @@ class MissingBenchmark(pytest.Item):
 
     @classmethod
     def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
-        """One of that name, where its nearest relative among the items is, and with its markers."""
+        """Return an item of this name, with the parent and markers of the most similar test among `items`."""
         file, test = nodeid.partition("::")[0], nodeid.partition("[")[0]
         relatives = [item for item in items if item.nodeid.partition("[")[0] == test]
         near = next((item for item in [*relatives, *items] if item.nodeid.partition("::")[0] == file), None)
@@ -218,16 +221,16 @@ class GpuSession:
         self._baselines: list[Baseline] = []
         self._cases: dict[CaseKey, GpuCase] = {}
         self.started: CaseRunner | None = None
-        """What measures, once a test has asked for it."""
+        """The runner of cases, once a test has asked for it."""
         self.has_tests = False
-        """Whether a test with gpu_benchmark was collected."""
+        """True once a test with gpu_benchmark was collected."""
         self.notes: dict[str, str] = {}
         """Sentences for the end of the session, by what each is about."""
         self.clocks: dict[str, list[str]] = {}
         """The tests that each clock has timed a function in, by the clock's words."""
         self.functions = FunctionVerdicts(self)
         self._lines: list[str] = []
-        """Why the gate fails where no test could tell."""
+        """Reasons why the gate fails that belong to no single test."""
         self._passes = False
 
     def option(self, name: str) -> Any:
@@ -235,17 +238,17 @@ class GpuSession:
 
     @property
     def in_worker(self) -> bool:
-        """Whether this is a process of pytest-xdist's."""
+        """Tell whether this process is a worker of pytest-xdist."""
         return hasattr(self.config, "workerinput")
 
     @property
     def skipped(self) -> bool:
-        """Whether pytest-benchmark skips all benchmarks."""
+        """Tell whether pytest-benchmark skips all benchmarks."""
         return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
 
     @property
     def measures(self) -> bool:
-        """Whether this process measures anything."""
+        """Tell whether this process measures anything."""
         return not (self.skipped or self.in_worker or self.option("collectonly"))
 
     @property
@@ -254,7 +257,7 @@ class GpuSession:
 
     @property
     def runner(self) -> CaseRunner:
-        """What measures; made when it is first asked for."""
+        """Return the runner of cases. The first call creates it."""
         if self.started is None:
             from harness.integrations.pytest.session import CaseRunner
 
@@ -355,7 +358,7 @@ class GpuSession:
         return self._cases.get(_place(item, label)) if isinstance(label, str) else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """What is left after -k and its like is what will be compared."""
+        """Note the tests that -k and similar options left for the comparison."""
         cases = [case for item in session.items if (case := self._case_of(item))]
         if self.option("perf_base") is not None:
             for case in cases:
@@ -500,7 +503,7 @@ class GpuSession:
             yield f"The gate {'passes' if self._passes else 'fails'}."
 
     def _gate_fails(self) -> bool:
-        """Whether the gate has a part in it that the session does not pass."""
+        """Tell whether this plugin is a reason for the gate to fail, whatever pytest's own tests do."""
         broken = bool(self.started and self.started.broken) or bool(self.functions.problem)
         if self._nothing_compared or self._lines or broken:
             return True

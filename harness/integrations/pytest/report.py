@@ -1,4 +1,4 @@
-"""What is said of measurements: in pytest-benchmark's extra_info, in tables, and why a test fails."""
+"""Reports of measurements: in pytest-benchmark's extra_info, in tables, and in the failures of tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARM = {"base": "A", "head": "B"}
 
 
 def info_of_row(measured: MeasuredCase) -> Info:
-    """What pytest-benchmark keeps of a case measured by itself. None is what the card could not tell."""
+    """Return the extra_info of a case measured by itself. None marks a value that the card could not tell."""
     row, run = measured.row, measured.run
     summary = summary_of(row, run)
     return {
@@ -44,7 +44,7 @@ def info_of_row(measured: MeasuredCase) -> Info:
 
 
 def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: ComparisonResult) -> Info:
-    """What pytest-benchmark keeps of one side of a comparison; with the verdict, where the side brings it."""
+    """Return the extra_info of one side of a comparison, with the verdict where the side holds it."""
     described = result.comparison
     blocks = [each.block for each in result.blocks if each.case == verdict.case]
     arm = verdict.head if side == "head" else verdict.base
@@ -74,7 +74,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
 
 
 def info_of_function(timed: TimedFunction) -> Info:
-    """What pytest-benchmark keeps of a function; a device that nobody told is None."""
+    """Return the extra_info of a timed function. The device is None where the function named none."""
     return {
         "clock": timed.clock.name,
         "l2": timed.clock.l2,
@@ -138,12 +138,12 @@ def sentence(word: str, message: str, log: str = "") -> str:
 
 
 def card_of(device: DeviceInfo) -> dict[str, str | None]:
-    """What a saved file says of the device that its benchmarks ran on."""
+    """Return the description of the device that a saved file holds beside its benchmarks."""
     return fields_of(device, "name", "vendor", "kind", "arch", "uuid", "driver")
 
 
 def other_card(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Why times of `saved` say nothing about those of `own`; empty where they may be compared."""
+    """Return why times of `saved` and `own` cannot be compared, or "" where they can."""
     if any(saved.get(name) != own.get(name) for name in ("name", "uuid", "arch")):
         return f"It was measured on {_card(saved)}, and this is {_card(own)}."
     if saved.get("driver") != own.get("driver"):

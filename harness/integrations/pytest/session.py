@@ -1,4 +1,4 @@
-"""What one pytest session measures: its cases one by one, or all of a suite against another commit."""
+"""The measurements of one pytest session: cases one by one, or a whole suite against another commit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class GpuCase:
 
 
 def case_options(marks: Iterable[pytest.Mark]) -> CaseOptions:
-    """What a test's gpu_cases markers say, the closest first: it wins. Raises UsageError."""
+    """Return the options in a test's gpu_cases markers. The closest marker wins. Raises UsageError."""
     options = CaseOptions()
     for mark in reversed([*marks]):
         if not all(isinstance(pattern, str) for pattern in mark.args):
@@ -126,7 +126,7 @@ _KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] 
     ),
     "l2": ("'cold' or 'hot'", lambda value: value in ("cold", "hot"), str),
 }
-"""What may be said of a test's cases: what is expected, whether a value is that, and what it stands for."""
+"""Keywords of gpu_cases, each with the expected value in words, a test of a value, and its conversion."""
 
 
 class MeasuredCase(NamedTuple):
@@ -172,7 +172,7 @@ class CaseRunner:
         self.measured: dict[str, MeasuredCase] = {}
         """The cases that were measured by themselves, by the node id of their test."""
         self.notes: dict[str, None] = {}
-        """Why suites were left out, a sentence each."""
+        """Sentences that say why suites were left out."""
         self._observer = observer
         self._blind = blind
         self._pairs: dict[Config, list[SuitePair]] = {}
@@ -324,7 +324,7 @@ class CaseRunner:
 
     @property
     def broken(self) -> bool:
-        """Whether a comparison could not be carried out."""
+        """Tell whether a comparison failed to run."""
         return any(isinstance(batch.outcome, HarnessError) for batch in self._batches.values())
 
     @property

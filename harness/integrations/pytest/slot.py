@@ -1,4 +1,4 @@
-"""One process of one commit in a comparison of tests: it runs benchmarks alone, whose calls are recorded."""
+"""Runs only the benchmarks of one commit in one process of a comparison of tests, and records their calls."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SlotSession:
         self._params: dict[str, Any] = {}
         """Parameters of each benchmark that was collected, by node id."""
         self._untimed: dict[str, dict[str, Any]] = {}
-        """Why a benchmark has no time, and whether it skipped itself, by node id."""
+        """Reason why a benchmark has no time, and whether it skipped itself, by node id."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

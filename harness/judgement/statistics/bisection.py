@@ -22,23 +22,23 @@ from numpy.typing import NDArray
 from scipy.special import entr, expit, ndtr
 
 SURE = 0.99
-"""What the suspects that are named must have in all."""
+"""Probability that the named suspects must have together."""
 BELIEVED = 0.999
 """The most that an answer is believed, either way, unless it is just what is expected of one of the ends."""
 _WRONG_BY = 3.0
 """The span, in changes, over which answers that are wrong lie anywhere."""
 _MOST_TIMES = 100.0
-"""How much rarer a wrong answer may be, at the most, for being just what is expected of an end."""
+"""Largest factor by which an answer is believed more because it is just what an end would give."""
 UNLIKELY = 1e-4
-"""How likely a commit is that touches nothing which is compiled, beside one that does."""
+"""Prior weight of a commit that touches nothing compiled, beside 1 for a commit that does."""
 MOST_ASKED = 3
-"""How often one pair is asked for, at the most: what three answers leave open, a fourth hardly tells."""
+"""Largest number of times that one pair is measured. A fourth answer hardly adds to three."""
 _CHECKED = 0.4
-"""How likely suspects must be to be held against what is right before them."""
+"""Smallest probability of a block of suspects that is compared with the measurable commit before it."""
 _ALL_BUT = 0.9
 """Share of the suspicion before a position that one block must have to be asked for by itself."""
 _STAYS_BROKEN = 0.8
-"""How likely a commit does not build, where the one beside it does not."""
+"""Probability that a commit does not build when the commit next to it does not."""
 _ROUNDING = 1e-9
 _TELLS = (1 - SURE) / 4
 """A question whose answer is as sure as this beforehand tells nothing."""
@@ -58,11 +58,12 @@ class Observation:
 
 
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
-    """How likely an effect is the whole change rather than nothing of it. All are logarithms of ratios; the
-    interval reaches so many standard deviations either way.
+    """Return the probability that an effect is the whole change and not zero.
 
-    By the likelihoods of the two, where these are apart. Where the deviation is small it counts on which
-    side of half the change the effect is, as others may have a part in it. The less sure of both.
+    All numbers are logarithms of ratios. The interval reaches `reach` standard deviations either way. Two
+    estimates are made, and the one closer to 0.5 is returned: the likelihood ratio, and the probability that
+    the effect exceeds half of the change. The second one is for small deviations, where other commits may
+    have a part in the effect.
     """
     size, along = abs(whole), math.copysign(effect, effect * whole)
     deviation, beyond = (high - low) / (2 * reach), along - size / 2
@@ -185,9 +186,10 @@ def _builds(position: int, broken: Collection[int]) -> float:
 
 
 def _levels(found: Sequence[Block]) -> list[tuple[float, Pair]]:
-    """Each position that can be asked for, with how likely it is bad: as a rule against the good end. Where
-    the last block before it has nearly all of that, against the begin of that block: found bad, nothing is
-    left to check.
+    """Return the positions that can be measured, with the probability that each is bad.
+
+    A position is compared with the good end. Where the last block before it has nearly all of the
+    probability, it is compared with the start of that block: if it is bad, no check remains.
     """
     levels: list[tuple[float, Pair]] = []
     mass = 0.0

@@ -79,7 +79,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What lies between two changes: values[start:stop]."""
+    """The stretch between two changes: values[start:stop]."""
 
     start: int
     stop: int
@@ -120,7 +120,7 @@ class Newest:
 class Segmentation:
     changes: tuple[ChangePoint, ...]
     levels: tuple[Level, ...]
-    """One more than the changes; none where there is no figure."""
+    """Levels between the changes, one more than the changes; empty where there is no figure."""
     outliers: tuple[int, ...]
     """Indices of the figures set aside: strays, and those of brief stretches."""
     noise: float

@@ -50,7 +50,7 @@ _MOST_LEVELS = 20
 _FURTHER = 2
 """Levels more than the criterion says that are tried too: it is slow to see a last step. The tests decide."""
 _PER_STEP, _LAST_LESS = 3.75, 1.25
-"""What a step costs, in logarithms of the count of figures; the last one has few places, and costs less."""
+"""Price of a step, in logarithms of the count of figures, and the discount where the last level is short."""
 _RHO, _RHO_WEIGHT = 0.05, 12.0
 """The autocorrelation of a series that cannot tell it, and how many figures that is worth."""
 _WANDER = 0.8
@@ -60,7 +60,7 @@ _NEAR, _NEAR_WEIGHT = 12, 12.0
 _SIDE, _SIDE_WEIGHT = 24, 6.0
 """Figures of a side that tell its own noise, and how many those of both sides are worth beside them."""
 _FIGURES = 200.0
-"""Those that a p-value speaks of. A step can be at each of them but for the ends of their series."""
+"""Number of figures that a p-value refers to. A step can be at any of them except near a series' ends."""
 _IN_FULL = 0.2
 """Autocorrelation up to which figures count in full where they are only counted."""
 _FEWEST_COUNTED = 8
@@ -78,7 +78,7 @@ _DF_PER_FIGURE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """What a division into levels leaves."""
+    """The residuals and noise of a series divided into levels."""
 
     residuals: Floats
     """Strays among them cut off."""
@@ -357,8 +357,8 @@ def _of_sides(rho: float, away: float) -> float:
 
 
 def _rank_z(short: Floats, long: Floats) -> float:
-    """How far the ranks of one sample are from those of the other: Mann & Whitney, Annals of Mathematical
-    Statistics 18 (1947) 50-60.
+    """Return how far the ranks of two samples are apart, in standard deviations: Mann & Whitney, Annals of
+    Mathematical Statistics 18 (1947) 50-60.
     """
     ranks = np.concatenate((short, long)).argsort(kind="stable").argsort(kind="stable") + 1
     above = float(ranks[: short.size].sum()) - short.size * (short.size + 1) / 2

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _TIMES = 3.0
-"""How much larger one effect may be than the other, as logarithms."""
+"""Largest ratio of two effects, as logarithms, that still agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,27 +24,27 @@ MIN_DF, MAX_DF = 4.0, 200.0
 _LEAST_OF_CARD = 0.25
 """The share of a card's variance between processes that a quiet case has at least."""
 _EXCESS = 1e-3
-"""How seldom processes that are as the prior says spread so far that it is not believed."""
+"""p-value of the spread between processes below which the prior is not believed."""
 _BOUND = 0.8
 """Confidence of the bounds that stand for the variance and for its degrees of freedom."""
 _INFLATION_CASES = 4
 """Number of cases that must have errors that matter, for an inflation to be known."""
 _MOST_INFLATION = 25.0
 _OTHERS_DF = 5.0
-"""What the quads of a case's other processes are worth, in degrees of freedom, beside a process's own."""
+"""Weight of the quads of a case's other processes, in degrees of freedom, beside a process's own quads."""
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """How far the effects of processes spread on a card. The variance of one, as a natural logarithm, is
-    inflation * standard_error**2 + variance.
+    """Prior of the spread of effects between processes on a card. The variance of one effect, as a natural
+    logarithm, is inflation * standard_error**2 + variance.
     """
 
     variance: float
     """The variance of effects about their case's own, beyond what the quads' standard errors account for."""
     df: float
-    """What the expected variance is worth, in degrees of freedom."""
+    """Weight of the expected variance, in degrees of freedom."""
     inflation: float = 1.0
     """A factor on the quads' squared standard errors: above 1 where successive quads are alike."""
     proportion: float = 0.0
@@ -64,8 +64,8 @@ PROPORTION = 0.02
 """On an H100 and an H200 processes differed by 0.1 to 5 % of the effect, the most where a layout in shared
 memory was what had changed; half of the kernels by less than 0.5 %."""
 UNKNOWN_DF = 5.0
-"""What a prior is worth, at most, for a case of which nothing was measured before. A card's other cases tell
-how far processes differ there as a rule, and not that this one is no exception: with 5 degrees of freedom two
+"""Largest weight of a prior, in degrees of freedom, for a case without earlier measurements. A card's other
+cases say how far processes differ as a rule, and this case may be an exception. With 5 degrees of freedom two
 processes that disagree are believed, and two that agree by chance are not believed too much."""
 KNOWN_DF = 8.0
 """The same for a case with a history. Simulated at the margin, where processes spread by 0.15 % and the
@@ -101,11 +101,11 @@ class Moderated:
         return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
-        """One-sided p-value that the effect is above `margin`."""
+        """Return the one-sided p-value that the effect is above `margin`."""
         return self._tail(self.mean - margin)
 
     def p_below(self, margin: float) -> float:
-        """One-sided p-value that the effect is below `margin`."""
+        """Return the one-sided p-value that the effect is below `margin`."""
         return self._tail(margin - self.mean)
 
     def _tail(self, distance: float) -> float:
@@ -265,7 +265,7 @@ def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Each case's variance between processes, its degrees of freedom, and their mean squared error."""
+    """Variances between processes by case, their degrees of freedom, and the mean squared errors."""
 
     own_df: Floats
     observed: Floats

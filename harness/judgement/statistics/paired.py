@@ -48,7 +48,7 @@ class ProcessEffect:
 
     value: float
     standard_error: float
-    """What the quads' scatter says of `value`; knows nothing of how processes differ."""
+    """Standard error of `value` from the quads' scatter, without the differences between processes."""
     df: int
     quads: int
 
@@ -73,8 +73,9 @@ def _ratios(orders: Sequence[str], logs: Floats) -> Floats:
 
 
 def readable(values: Sequence[float]) -> bool:
-    """Whether all can be times, cycles or clocks: a launch shorter than its timer's tick reads 0, and what is
-    beyond these bounds, thirty years in ns at one end, no device has counted.
+    """Tell whether all values can be times, cycles or clocks.
+
+    A launch shorter than its timer's tick reads 0. The largest value is thirty years in ns.
     """
     return all(_LEAST < value < _MOST for value in values)
 
@@ -182,7 +183,7 @@ def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OrderBias:
-    """What the order of slots can have made of an effect, as a logarithm; positive is slower."""
+    """Bias of an effect by the order of slots, as a logarithm; positive is slower."""
 
     between_p: float
     """p-value that ABBA and BAAB quads read alike."""
@@ -192,18 +193,19 @@ class OrderBias:
     """p-value that neither does."""
 
     def doubt(self, error: float) -> float:
-        """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
+        """Return the possible error of the effect by carry-over between slots; 0 if it may be chance.
 
-        Twice of it: the slot that begins a quad may follow the other kernel as well, which adds a quarter,
-        and what hardly passes for no chance is known to a third of itself. What a place in the quad does to
-        whoever runs there is no bias: the order was drawn, so it is in the quads' scatter.
+        The error is twice the carry-over. The slot that begins a quad may follow the other kernel as well,
+        which adds a quarter. A carry-over that is barely significant is known to a third of itself. The place
+        of a slot in its quad makes no bias, because the order was drawn. It is part of the quads' scatter.
         """
         return 2 * abs(self.carried) if self.carried_p < error else 0.0
 
 
 def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBias:
-    """What the order did, over the quads of several processes: of each, the orders and its slots' values, as
-    `log_ratios` has them.
+    """Return the bias by the order of slots over several processes.
+
+    `processes` holds the orders and slot values of each process, as `log_ratios` takes them.
 
     In ABBA head's first slot follows base's and its second follows its own; in BAAB it is base that is in the
     middle. The drift within a quad is the same in both, so it is no part of their difference. The size is of
@@ -237,7 +239,7 @@ class Tail:
     slots: int
     """The slots of each arm."""
     cost: float
-    """What head's cost on average more than base's, as a share of the usual time."""
+    """Mean extra time that head loses to stray slots, as a share of the usual time."""
     p_slower: float
     """p-value of as many quads, or more, that lost more on head than on base, were the arms alike."""
     p_faster: float
@@ -256,7 +258,7 @@ class Losses:
     slots: int
     """The slots of each arm."""
     lost: Floats
-    """What head lost more than base in each quad, over the usual time of a slot."""
+    """Extra time that head lost to strays in each quad, over the usual time of a slot."""
 
 
 def losses(orders: Sequence[str], values: ArrayLike) -> Losses:

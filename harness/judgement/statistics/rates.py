@@ -1,4 +1,4 @@
-"""How often something happens, and many verdicts at once. Without NumPy: what holds a token reads it."""
+"""Error rates of many verdicts. Without NumPy, because a job that holds a token imports it."""
 
 from __future__ import annotations
 

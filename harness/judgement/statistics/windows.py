@@ -74,13 +74,13 @@ _MIDDLE_OF_SEVEN = (
     *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
     *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
 )
-"""What to compare in turn to have the median of seven in the middle: a third of the time of sorting them."""
+"""Comparisons that bring the median of seven to the middle, in a third of the time of sorting."""
 _HUBER, _HUBER_INSIDE = 1.7, 0.911
 """Beyond how many standard deviations a figure counts as less far, and the share that is within."""
 
 # These were set by simulation, so that p-values hold in the kinds of noise of scripts/bench_changepoints.py.
 _SCREEN = 0.7
-"""How much less sure, in z, a proposal may be."""
+"""Amount, in z, by which a proposal may miss the limit of significance."""
 _PLACES, _SHORT = 400.0, 10.0
 _LAST_PLACES, _LAST_FEW, _LAST_REACH, _LAST_YOUNG = 1.2, 3.5, 12.0, 100.0
 _DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
@@ -450,7 +450,7 @@ def relative(logs: float) -> float:
 
 
 def as_normal(t: float, df: float) -> float:
-    """What is as seldom exceeded by a normal variable as `t` is by Student's: Wallace, Annals of Mathematical
+    """Return the normal quantile as rarely exceeded as `t` is by Student's: Wallace, Annals of Mathematical
     Statistics 30 (1959) 1124-1130.
     """
     return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
@@ -495,6 +495,6 @@ def _peaks(over: Floats, apart: int) -> list[int]:
 
 
 def threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """Each cut between those beside it, or the ends."""
+    """Return each cut with its neighbours, or the ends."""
     edges = [0, *cuts, count]
     return list(zip(edges, edges[1:], edges[2:], strict=False))

@@ -88,7 +88,7 @@ def undescribed_device(unknown: str, **known: Any) -> DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCase:
-    """One benchmark at one point of its axes, in one process."""
+    """A benchmark at one point of its axes, measured in one process."""
 
     kernel: str
     sizes: Mapping[str, int]

@@ -35,7 +35,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def how(self) -> tuple[object, ...]:
-        """How the times were taken: the same in every line of a case."""
+        """The way in which the times were taken: equal in every line of a case."""
         return self.unit, self.launches, self.clock, self.l2, self.better
 
 

@@ -68,7 +68,7 @@ class Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One benchmark in one process."""
+    """A benchmark, measured in one process."""
 
     name: str
     fullname: str

@@ -36,7 +36,7 @@ PANELS = 12
 STEPS = (0.10, 0.25, 0.50, 0.75, 0.90, 0.97)
 """Shares of the best rate of a size, where one colour of a heat map ends and the next begins."""
 LEGEND = {"best": "*", "rejected": "-", "failed": "!", "not tried": "."}
-"""What stands in a cell that holds no rate, or with the best one."""
+"""Signs in cells without a rate, and the sign of the best rate."""
 _NUMBER = r"\d+(?:[.,]\d+)*"
 
 
@@ -50,7 +50,7 @@ class RankedRow:
     """Half the interval of its time over the time; of a winner half the range of its processes."""
     behind: Effect | None
     winner: bool
-    """Whether it was measured again in fresh processes."""
+    """True where the configuration was measured again in fresh processes."""
     tied: bool
     also: tuple[int, ...]
     """Numbers of the configurations whose code is the same."""
@@ -73,7 +73,7 @@ class GroupLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many configurations came to the same end, and why."""
+    """Number of configurations with one outcome and one reason."""
 
     standing: str
     why: str
@@ -114,7 +114,7 @@ class SweepFigures:
         return {size_label(final.sizes): final for final in self.result.finals}
 
     def time_ns(self, row: SweepRow) -> float:
-        """What it took: as measured in fresh processes for a winner and what is identical to it."""
+        """Return the time of a row. That of a winner and its duplicates was measured in fresh processes."""
         final = self.finals.get(_size(row))
         if final and final.number in (row.configuration.number, row.same_as):
             return final.time_ns
@@ -245,7 +245,7 @@ def parts_of(configuration: Configuration, sweep: Sweep, groups: Mapping[str, Se
 
 
 def standings(result: SweepResult) -> tuple[Count, ...]:
-    """How many configurations came to what, rejected ones by rule and failed ones by reason."""
+    """Count the configurations by outcome: rejected ones by rule, failed ones by reason."""
     order = ("measured", "identical", "rejected", "failed", "not reached")
     found = Counter(map(_standing, result.rows))
     if missing := result.sweep.total - len(result.rows):
@@ -281,7 +281,7 @@ def sweep_tables(result: SweepResult) -> Iterator[Sheet]:
 
 
 def sheets(result: SweepResult) -> Iterator[Sheet]:
-    """What became of the configurations, the failed ones, the rates by group, and the best of each size."""
+    """Yield tables of the outcomes, the failures, the rates by group, and the best of each size."""
     figures = SweepFigures(result)
     yield _counts(result)
     if failed := [row for row in result.rows if row.status == "failed"]:
@@ -481,7 +481,7 @@ def level_of(share: float) -> int:
 
 
 def step_names() -> tuple[str, ...]:
-    """What each colour stands for, in shares of the best."""
+    """Return the legend of the colours: ranges of the rate in percent of the best."""
     low, *others = (f"{100 * step:g}" for step in STEPS)
     between = (f"{a}-{b} %" for a, b in itertools.pairwise((low, *others)))
     return (f"< {low} %", *between, f">= {others[-1]} %")

@@ -308,7 +308,8 @@ def _cause(case: Verdict) -> str:
     if case.attribution == "code":
         return _code(case)
     changed = case.status in ("regression", "improvement") and not case.reason.endswith("-in-tail")
-    told = "Neither cycles nor clocks tell why." if changed else ""
+    unseen = case.time is not None and case.cycles is None and not clocks(case)
+    told = "Neither cycles nor clocks tell why." if changed and not unseen else ""
     if case.status != "invalid" and case.attribution:
         told = _CAUSES[case.attribution]
         if case.attribution == "clocks" and "→" in clocks(case):

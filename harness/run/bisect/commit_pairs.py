@@ -52,14 +52,14 @@ class PairResult:
     base_code: frozenset[str] = frozenset()
     head_code: frozenset[str] = frozenset()
     verdict: Verdict | None = None
-    """None where head's code is known, or a side cannot be compared at all."""
+    """Verdict of the pair; None where head's code is known, or a side cannot be compared at all."""
     failed: Failed | None = None
     """Reason why a side cannot be compared, and which."""
     interrupted: bool = False
 
 
 class PairDevices(Protocol):
-    """One device or several of one model, ready to compare."""
+    """A device, or several of one model, ready to compare."""
 
     devices: tuple[DeviceInfo, ...]
     toolchain: Toolchain
@@ -134,7 +134,7 @@ def answer(question: Question, load: Loader, device: str | None, observer: Compa
 
 
 class OneDevice:
-    """One device, which takes suites from this repository. Raises UsageError, DeviceError."""
+    """Compares pairs on one device, with suites from this repository. Raises UsageError, DeviceError."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _Pair(msgspec.Struct, frozen=True):
     head: tuple[str, ...]
     verdict: Verdict
     limits: str = ""
-    """What it was judged by. How far apart the two are is the same by any; what that is called is not."""
+    """Limits that the pair was judged by. They change the name of an effect, and not its size."""
 
 
 class PairJournal:

@@ -53,7 +53,7 @@ usual, of the last that are left; a wrong answer, or a commit that seemed to tou
 many are no chance: several commits share the change.
 """
 _CLEAR = 0.99
-"""How likely a commit is on one side, to be called good or bad."""
+"""Probability from which a commit is called good or bad."""
 
 
 class BisectObserver(CompareObserver, Protocol):
@@ -67,7 +67,7 @@ Side = Literal["good", "bad", "unsure", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What is known of a commit against one before it."""
+    """Knowledge of a commit, from its comparison with an earlier commit."""
 
     position: int
     commit: Commit
@@ -106,11 +106,11 @@ class BisectResult:
     """The metric that the effects are of."""
     suspects: tuple[Commit, ...] = ()
     sure: float = 0.0
-    """How likely one of the suspects made the change; 0 where no commit alone did."""
+    """Probability that one of the suspects made the change; 0 where no commit alone did."""
     step: Looked | None = None
     """The suspects against what is right before them."""
     looked: tuple[Looked, ...] = ()
-    """What is known of commits, in their order."""
+    """Comparisons that were made, in the order of their commits."""
     comparisons: int = 0
     """Number of comparisons that were measured, this time."""
     gpu_s: float = 0.0
@@ -262,8 +262,10 @@ class Bisecting:
                 self._look(pairs)
 
     def _derive(self, pair: Pair) -> bool:
-        """Whether it follows from what was measured against GOOD, as surely as a comparison may tell, that
-        the change lies between two commits. It is no answer: what it follows from has been counted.
+        """Tell whether earlier comparisons with GOOD already prove that the change lies in this pair.
+
+        The proof has the confidence of a comparison. A derived result does not count as an answer, because
+        the comparisons that it follows from have been counted.
         """
         over_good = self._over_good()
         if self._asked[pair] or not pair[0] or not over_good.keys() >= set(pair):
@@ -333,14 +335,17 @@ class Bisecting:
         return Question(base=base, head=head, case=str(self.case), settings=settings, known=known)
 
     def _limits(self, pair: Pair) -> str | None:
-        """What a verdict must have been reached by to be taken: of the ends what they are called counts, of
-        others how far apart they are.
+        """Return the limits that a stored verdict must have been reached by; None if any will do.
+
+        The status of the ends counts, and it depends on the limits. Of other pairs only the effect counts.
         """
         return _limits_of(self.settings) if pair == self._ends else None
 
     def _settings_of(self, pair: Pair) -> CompareSettings:
-        """How to compare a pair. Between the ends the limits are such as tell a commit at one end's level
-        from one at the other's: a third of the change from each.
+        """Return the settings for the comparison of a pair.
+
+        Between the ends, the margin is a third of the change and the tolerance two thirds. So a commit at one
+        end's level is told from a commit at the other's.
         """
         if pair == self._ends:
             return self.settings
@@ -444,8 +449,10 @@ class Bisecting:
         return bisection.chance_of(*_logarithms(effect), self._whole, self._reach)
 
     def _suspect(self, pair: Pair, chance: float) -> None:
-        """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits
-        before it that seem to touch nothing come under suspicion too.
+        """Add a suspect's parent to the candidates.
+
+        If the change is older than the suspect, also add the commits before the parent that seem to touch
+        nothing.
         """
         parent = pair[0]
         if parent in self._candidates:
@@ -507,8 +514,10 @@ class Bisecting:
         }
 
     def _spread(self) -> Block:
-        """Where most of a change lies that is no commit's alone: from the last that has less than a third of
-        it to the next that has more than two thirds, for sure.
+        """Return the commits that hold most of a change that no single commit made.
+
+        The block begins at the last commit that surely has less than a third of the change. It ends at the
+        next commit that surely has more than two thirds.
         """
         parts = {
             upto: sorted(math.log1p(bound) / self._whole for bound in (looked.effect.low, looked.effect.high))

@@ -37,7 +37,7 @@ Group = Literal["card", "timers", "host", "project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One line of the diagnosis."""
+    """A line of the diagnosis."""
 
     id: str
     """Stable, for scripts."""
@@ -64,7 +64,7 @@ class NotKnown(Exception):  # noqa: N818 - an answer, not an error
 
 
 Judge = Callable[[MachineFacts], "Assessment | None"]
-"""None where the line does not apply. Raises NotKnown."""
+"""Function that makes a line; it returns None where the line does not apply. Raises NotKnown."""
 LINES: list[tuple[Group, str, Judge]] = []
 """Group, id and judgement of every line, in the order in which they are shown."""
 

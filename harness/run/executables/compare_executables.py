@@ -53,7 +53,7 @@ _EVENT_TICK_NS, _CLOCK_TICK_NS = 500.0, 1.0
 """CUDA's events tick every half microsecond, as its documents say, and Linux's clocks every nanosecond."""
 
 FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
-"""What one process of each side told, or why it failed."""
+"""Measurements of the first process of each side, or the error that ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ExecutablesSettings(JudgeSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """One process of a side: when, and what it measured."""
+    """The times and measurements of one process of a side."""
 
     started_ns: int
     ended_ns: int
@@ -101,9 +101,9 @@ class ComparingExecutables:
         self._processes = 0
         self._spent_s = 0.0
         self._run_s = 0.0
-        """How long the longest process took so far."""
+        """Wall-clock time of the longest process so far."""
         self._names: dict[str, str] = {}
-        """What the executable calls each case that it has, by its label."""
+        """The executable's names of its cases, by label."""
 
     def run(self, name: str) -> ComparisonResult:
         """Compare; `name` is the suite's where the executable does not tell one."""
@@ -148,7 +148,7 @@ class ComparingExecutables:
         return program_device()
 
     def _first_runs(self) -> FirstRuns:
-        """One process of each side, which tells the cases and fills the caches of files."""
+        """Run one process of each side to find the cases and to fill the caches of files."""
         found: dict[SideName, ProcessRun | HarnessError] = {}
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
@@ -405,11 +405,10 @@ def _not_at_both(
 
 
 def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
-    """What the card said while processes ran, and not between them, with the foreign processes among those
-    that it listed.
+    """Return the card's telemetry while processes ran, and the foreign processes that the driver listed then.
 
-    Each slot is a process of its own, so one that is listed in two slots is none of ours, whatever numbers
-    the driver gives processes in a container. Where it lists none at all, it does not show ours either.
+    Each slot is a process of its own. So a process that is listed in two slots is foreign, whatever numbers
+    the driver gives processes in a container. A driver that lists no process does not show ours either.
     """
     of_slots = [
         [each for each in seen.during if slot.started_ns <= each.at_ns <= slot.ended_ns] for slot in slots

@@ -64,7 +64,7 @@ class NoJsonError(MeasureError):
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """One side of a comparison: a command, and the folder to run it in."""
+    """A side of a comparison: a command, and the folder to run it in."""
 
     side: SideName
     command: str
@@ -73,7 +73,7 @@ class Executable:
     problem: HarnessError | None = None
     """Reason why it cannot be run at all, such as a failed build."""
     folders: SideFolders | None = None
-    """Where its Python code must come from; None where nobody knows what it is built from."""
+    """Folders that its Python code must come from; None where its sources are unknown."""
 
     @property
     def files(self) -> Path:
@@ -84,7 +84,7 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRun:
-    """What one process measured on one device."""
+    """The measurements of one process on one device."""
 
     format: Format
     device: DeviceInfo
@@ -95,7 +95,7 @@ class ProcessRun:
     identity: Identity
     imported: Imported = NOTHING
     notes: tuple[str, ...] = ()
-    """What the reader of its file found odd, a sentence each."""
+    """Sentences about oddities in the process's file."""
 
 
 def format_of(executable: Executable) -> Format | None:
@@ -141,7 +141,7 @@ def run_once(
     only: Sequence[str] = (),
     stage: Stage = "timed",
 ) -> ProcessRun:
-    """One process of an executable, of `only` these benchmarks where it can choose.
+    """Run one process of an executable, and only the benchmarks in `only` if the executable can select them.
 
     In the first stage Pythons that do not tell what they import are found, which costs a core some time.
     Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,

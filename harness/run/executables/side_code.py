@@ -41,7 +41,7 @@ class OtherCodeError(MeasureError):
 
 @dataclass(frozen=True, slots=True)
 class SideFolders:
-    """Where the files of a side lie, and where its code must not come from."""
+    """The folders of one side, and the folders that its code must not come from."""
 
     side: SideName
     files: Path
@@ -54,7 +54,7 @@ class SideFolders:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a side's command imported of the repository's code: all of it from the side's files."""
+    """The repository's modules that a side's command imported, all from the side's files."""
 
     modules: int = 0
     silent: tuple[str, ...] = ()

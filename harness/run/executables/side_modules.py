@@ -116,7 +116,7 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 
 
 class Report:
-    """What one process imported, written line by line."""
+    """Writes the imports of one process, line by line."""
 
     def __init__(self, side: SideFiles, first: str) -> None:
         self.side = side

@@ -20,7 +20,7 @@ _PLACE = "call"
 
 
 class CallFacts(Protocol):
-    """What is known of a call: `Call` of script_process.py."""
+    """The facts about a call that its name is made of: part of `Call` in script_process.py."""
 
     @property
     def functions(self) -> Sequence[str]: ...

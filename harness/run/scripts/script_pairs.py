@@ -25,7 +25,7 @@ _OF_PAIR = ("margin", "tolerance", "confidence", "budget_s", "seed", "results", 
 
 
 class ScriptPairs:
-    """One device, on which both commits of a question run the script of one commit.
+    """Compares pairs of commits on one device. Both commits run the script of one commit.
 
     Raises UsageError, DeviceError.
     """

@@ -1,4 +1,4 @@
-"""One process of a benchmark script at one commit, which waits for orders at each of its timing calls."""
+"""Process of a benchmark script at one commit. It waits for orders at each of its timing calls."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="at", tag="done"):
 
 
 class RaisedError(msgspec.Struct, frozen=True, tag_field="at", tag="error"):
-    """What the timed function raised while an order was carried out."""
+    """The exception that the timed function raised while it carried out an order."""
 
     error: str
     message: str
@@ -92,7 +92,7 @@ _DECODER = msgspec.json.Decoder(Call | Done | RaisedError | _End | _Ready)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What is recorded of a script, alike for both sides."""
+    """Settings of a script's recording, equal for both sides."""
 
     timers: tuple[str, ...] = ()
     """Timers of the author's own, ``function`` or ``module:function``."""
@@ -104,7 +104,7 @@ class Recorded:
 
 
 class ScriptServer:
-    """One side's script, started once for as many runs as it makes copies of itself for; `close` ends it.
+    """Starts one side's script once, for one run or for many copies. `close` ends it.
 
     A script that opens a card by PyTorch stops right before that, with everything imported. Each run is a
     copy of it, by fork. Any other script has one run, which is the process itself.
@@ -200,7 +200,7 @@ class ScriptServer:
 
 
 class ScriptProcess:
-    """One run of a side's script; `close` ends it. Errors have the side, and the end of what was printed."""
+    """A run of a side's script. `close` ends it. Errors name the side and quote the end of the output."""
 
     def __init__(self, server: ScriptServer) -> None:
         self._server, self._child, self._listener = server, server.child, server.listener

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 RESOURCE = "GPU"
-"""What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""
+"""Resource that a Dask worker announces if it offers a device: ``dask worker --resources GPU=1``."""
 CONNECT_S = 10.0
 OPEN_S = 180.0
 """Time that every worker has to open its device: the slowest may be busy for somebody else."""
 _DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-"""What our own workers run first: Ctrl-C reaches every process of a terminal, and is for the client."""
+"""Code that our own workers run first. Ctrl-C reaches every process of a terminal; it is for the client."""
 
 
 def _library() -> Any:
@@ -188,7 +188,7 @@ def said(error: BaseException) -> str:
 CHECK_S = 2.0
 """Between two looks whether any worker is left, while nothing is heard."""
 RETURN_S = 20.0
-"""How long a worker is waited for that is started again, where none is left."""
+"""Longest wait for a lost worker to come back when no worker is left, in seconds."""
 AHEAD = 2
 """Jobs sent for each device. No more: Dask holds a worker's loss against every job that waits there."""
 
@@ -328,7 +328,7 @@ class DaskExecutor(DaskDevices):
         self._name = f"harness-{secrets.token_hex(6)}"
         self._counter = 0
         self._lost: dict[str, HarnessError] = {}
-        """Why a worker has no device any more, by its address."""
+        """Error that cost a worker its device, by the worker's address."""
         self._bound: dict[str, list[str]] = {}
         """The addresses of the workers that may have a task, where not all may, by its key."""
 
@@ -400,7 +400,7 @@ class DaskExecutor(DaskDevices):
             running[future] = job
 
     def _over(self, running: Mapping[Any, Job]) -> list[Any]:
-        """Those that are done, or will not be where they were sent, once there are any."""
+        """Wait until a job has ended or has left its worker. Return all such jobs."""
         import distributed
 
         alone_s = 0.0

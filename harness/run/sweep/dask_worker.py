@@ -1,4 +1,4 @@
-"""What a Dask worker is sent, and what it runs: the suite, and its device for as long as a sweep lasts.
+"""The code and data that run in a Dask worker: the suite, and its device for as long as a sweep lasts.
 
 Dask finds these functions by this module's name: client and worker need the same version of the harness.
 """
@@ -89,7 +89,7 @@ class WorkerSpecs:
     specs: tuple[str, ...] = ()
     """The specs by the names of workers of our own cluster, which are numbers."""
     spec: str | None = None
-    """What workers of any other cluster open; None is $HARNESS_DEVICE there, or the first that works."""
+    """Device that workers of other clusters open; None is $HARNESS_DEVICE there, or the first that works."""
 
     def here(self) -> str | None:
         """Return what the worker that asks is to open."""
@@ -100,7 +100,7 @@ class WorkerSpecs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
-    """What every worker is told, with each job: a worker may be new, or new again."""
+    """The setup that every job carries, because its worker may be new."""
 
     sweep: str
     """A random name: a worker may serve several."""
@@ -140,7 +140,7 @@ class _WorkerDevice:
     def __init__(self, suite: Path, spec: str | None, worker: str, busy: Busy) -> None:
         self._suite, self._spec, self._worker, self._busy = suite, spec, worker, busy
         self._turn = threading.Lock()
-        """One job at a time, however many threads the worker has."""
+        """Lock that lets one job run at a time, however many threads the worker has."""
         self._executor: LocalExecutor | None = None
         self._idle: threading.Timer | None = None
         self._is_over = False

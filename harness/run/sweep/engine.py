@@ -70,11 +70,11 @@ class SweepObserver(Protocol):
     def started(self, sweep: Sweep, state: SweepState) -> None: ...
     def phase(self, name: str, total: int) -> None: ...
     def moved(self, row: SweepRow | None = None) -> None:
-        """One step of the phase is done: this row, where it is one."""
+        """Report that one step of the phase is done, with its row if it made one."""
 
 
 class Sweeping:
-    """One kernel's sweep by one executor, at these `sizes`, or the tuning's.
+    """Sweeps one kernel on one executor, at `sizes` or at the tuning's sizes.
 
     Raises SuiteError for a tuning that is broken, UsageError for a size that is none, MeasureError for a
     kernel that the device cannot run.
@@ -326,7 +326,7 @@ class Sweeping:
         )
 
     def _decided(self) -> bool:
-        """One step further with every size that has no final yet; True where none is left."""
+        """Take one step with every size that has no final result. Return True where no such size is left."""
         decided = {self._by_number[final.number].case for final in self.state.finals}
         steps = [self._next_step(rows)[0] for case, rows in self._measured().items() if case not in decided]
         duels = [step for step in steps if isinstance(step, Duels)]

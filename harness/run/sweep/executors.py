@@ -29,7 +29,7 @@ RECOVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One request, on whichever device is free. Everything it compares is in it, so any device will do."""
+    """A request for any free device. It holds everything that it compares, so any device will do."""
 
     key: str
     """Unique within a sweep; what its result is known by."""
@@ -49,10 +49,10 @@ class JobResult:
 
 
 class Executor(Protocol):
-    """One device or several of one model, ready to work; a context manager that ends what it started.
+    """A device, or several of one model, ready to work. The context manager ends what it started.
 
-    A job whose process crashes or does not answer in time comes back as Failed, and costs nothing but
-    itself. A device that is lost costs nothing either while another is left.
+    A job whose process crashes or does not answer in time comes back as Failed. Other jobs go on. A lost
+    device costs no job while another device is left.
     """
 
     devices: tuple[DeviceInfo, ...]
@@ -74,7 +74,7 @@ class Silent:
 
 
 class LocalExecutor:
-    """One device, and worker processes on it, one after another; see Executor.
+    """Runs jobs on one device, in one worker process after another; see Executor.
 
     A worker process is used for one job after another, until one fails in it or needs a fresh one. With
     `hold_later` other processes are kept from measuring on the device from the first job on, not from the

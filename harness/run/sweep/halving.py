@@ -26,7 +26,7 @@ kernels of 0.2 to 1.7 ms. One process alone cannot show it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duels:
-    """What has to be measured next: each of `numbers` against `against`."""
+    """The next measurements: each configuration in `numbers` is compared with `against`."""
 
     round: int
     against: int
@@ -37,7 +37,7 @@ class Duels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """How one configuration stands: the last round that it came to, and how far behind the best it was."""
+    """The progress of one configuration: its last round, and its distance from the best in that round."""
 
     round: int
     behind: Effect | None = None

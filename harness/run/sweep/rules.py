@@ -30,7 +30,7 @@ class _ParsedRule:
     name: str
     holds: Callable[[Case], Any]
     names: tuple[str, ...]
-    """What it looks at, where it is an expression."""
+    """Names that the rule uses, where it is an expression."""
 
 
 class Rules:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import random
 import sys
 import types
@@ -200,7 +201,7 @@ class Observed:
             returned = self._run()
             wait_for(returned)
             synchronize()
-            outputs = dict(walk(returned, "returned"))
+            outputs = dict(walk(_as_array(returned), "returned"))
             inputs = {id(value): name for name, value in self.inputs.items()}
             outputs = {inputs.get(id(value), name): value for name, value in outputs.items()}
             outputs.update(
@@ -229,9 +230,14 @@ class Observed:
             _assign(value, _rolled(value))
 
     def _take(self, path: str) -> None:
-        """Put the floats of a file in the place of arrays with the same name and shape."""
+        """Put floats of a file in the place of arrays with the same name and shape.
+
+        There is no file where they were too many to be written.
+        """
         import numpy as np
 
+        if not os.path.exists(path):
+            return
         with open(path, "rb") as file:
             for name, dtype, shape, _ in json.loads(file.readline()):
                 values = np.frombuffer(file.read(math.prod(shape) * np.dtype(dtype).itemsize), dtype)
@@ -243,6 +249,14 @@ class Observed:
         for name, value in self.inputs.items():
             _assign(value, kept[name])
         synchronize()
+
+
+def _as_array(value: Any) -> Any:
+    """Return a number as an array, as of a function that sums; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (int, float, complex, numpy.generic)):
+        return numpy.asarray(value)
+    return value
 
 
 def _is_leaf(value: Any) -> bool:
