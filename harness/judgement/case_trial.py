@@ -164,7 +164,7 @@ class CaseTrial:
     settings_changed: tuple[str, ...] = ()
     """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
     outputs: Outputs | None = None
-    """Results that head's outputs were held to; None where nothing ran."""
+    """Results that head's outputs were compared with; None where nothing ran."""
     judgement: Judgement | None = None
     """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
@@ -226,7 +226,7 @@ class CaseTrial:
 
     @property
     def suspicious(self) -> bool:
-        """Return whether strays cost one side more than is nobody's business, by chance or not."""
+        """Tell whether strays cost one side more than the tolerated amount, by chance or not."""
         return abs(self.tail(self.rounds).cost) > self.policy.tail_margin
 
     @property
@@ -366,7 +366,7 @@ class CaseTrial:
         return paired.order_bias(found)
 
     def exponent(self) -> float | None:
-        """Return how time follows the SM clock, by the process that tells best."""
+        """Return the clock exponent, from the process that shows it best."""
         found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 

@@ -89,7 +89,7 @@ class Calibration(CalibrationSummary):
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
-    """Return how processes differ on a device, whatever the case: the history of all its cases in one."""
+    """Return the prior of a device for any case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
@@ -130,7 +130,7 @@ def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """The calibration of the device whose records lie in `folder`; None where there is none.
+    """Return the calibration of the device whose records are in `folder`; None where there is no calibration.
 
     Raises StoreError for a file that is none, or of a newer schema.
     """

@@ -249,7 +249,7 @@ class Buffers:
             yield memory[name], begin, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
-        """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
+        """Places of each output, and its contents before a launch: allocation, offset and bytes."""
         for name in self.problem.outputs:
             size_bytes = self.sizes[name]
             for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):

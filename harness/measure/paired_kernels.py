@@ -497,7 +497,9 @@ class PairBench:
     def _check(
         self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare
     ) -> Outputs | None:
-        """Hold a side to head's problem, and head to base's; return what its outputs were held to.
+        """Check a side against head's problem, and head against base's too.
+
+        Return what the side's outputs were compared with.
 
         Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
         """
@@ -548,7 +550,7 @@ class PairBench:
         )
 
     def case_for_checking(self, prepared: PreparedKernel) -> Case:
-        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        """The case as head's suite sees it. Both sides are checked with its reference and data."""
         return self.suites["head"].own(prepared.case)
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:

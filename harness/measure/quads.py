@@ -353,7 +353,7 @@ def _starved(quads: Sequence[Quad]) -> bool:
 
 
 def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
-    """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
+    """Return quads with their time on the host's clock, by the device's time if known, else in proportion."""
     quads: list[Quad] = []
     total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
     passed_ns = 0.0

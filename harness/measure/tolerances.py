@@ -153,7 +153,7 @@ def _wrong_answers(
 
 
 def _constant_within(answer: NDArray[np.float64], bounds: NDArray[np.float64]) -> float | None:
-    """The number that is within the bound of every answer; None where there is none."""
+    """Return the number that is within the bound of every answer, or None."""
     low = high = 0.0
     for most in (_GLANCE, None):
         answers, around = answer.flat[:most], bounds.flat[:most]

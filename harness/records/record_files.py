@@ -77,7 +77,7 @@ class RunResult:
     run: Run
     rows: tuple[Row, ...]
     path: Path | None
-    """The record's file; None where there is none."""
+    """Path of the record's file, or None."""
     interrupted: bool = False
     """Its rows are good, but not all that were asked for."""
     problem: str = ""
@@ -127,7 +127,7 @@ class ComparisonResult:
     problem: str = ""
     """Reason why the record is not whole, such as a full disk."""
     path: Path | None = None
-    """The record's file; None where there is none."""
+    """Path of the record's file, or None."""
     calibration: CalibrationSummary | None = None
     """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)

@@ -347,9 +347,9 @@ class Row(Outcome):
     flop: int | None = None
     moved_bytes: int | None = None
     verification: Verification | None = None
-    """The checks against a reference; None where outputs were held to nothing."""
+    """The checks against a reference; None where outputs were compared with nothing."""
     outputs: Outputs | None = None
-    """Results that the outputs were held to; None in older and imported records, and where nothing ran."""
+    """Results that the outputs were compared with; None in older and imported records, or if nothing ran."""
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
     library: LibraryShare | None = None
@@ -541,7 +541,7 @@ class Verdict:
     message: str
     log: str = ""
     side: Literal["base", "head", ""] = ""
-    """The commit at which a failed case failed; empty where nobody can tell."""
+    """Side at which a failed case failed; empty where it is unknown."""
     outputs: Outputs | None = None
     """Results that head's outputs were held to; None in older records, where nothing ran, and of programs and
     files, whose outputs nobody sees."""

@@ -200,7 +200,7 @@ class Selector:
         return bool(self.size and _WILD.search(self.size))
 
     def names(self, suite: str, kernel: str) -> bool:
-        """Tell whether it selects a kernel, at whatever size."""
+        """Tell whether it selects a kernel, at any size."""
         return any(fnmatchcase(name, self.name) for name in (f"{suite}.{kernel}", kernel, suite))
 
     def points(

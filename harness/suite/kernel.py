@@ -219,7 +219,7 @@ class Kernel:
     or be GLSL with uniforms x0 and y0."""
     tune: Tuning | None = None
     library: bool = False
-    """True for a vendor's own kernel, which the others are held against."""
+    """True for a vendor's own kernel, which the others are compared with."""
     about: str = ""
     steps: Sequence[Step] = ()
     """Functions that run after it, in order, in its time: the reduction after a split-K product."""

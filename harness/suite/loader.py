@@ -79,7 +79,7 @@ def _file(folder: Path) -> Path:
 
 
 def load_folder(folder: Path) -> Suite:
-    """Return the suite whose suite.py lies in `folder`. Raises SuiteError, whose log has the traceback."""
+    """Return the suite whose suite.py is in `folder`. Raises SuiteError, whose log has the traceback."""
     folder = folder.resolve()
     file = _present(folder) / "suite.py"
     name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]

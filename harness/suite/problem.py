@@ -365,7 +365,7 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """True where its author says what outputs are held to. Cases without it are left out."""
+        """True where the suite says what its outputs are compared with. Cases without it are left out."""
         return type(self).reference is not Problem.reference
 
     @property

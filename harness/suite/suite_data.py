@@ -95,7 +95,7 @@ class ProblemData(msgspec.Struct, frozen=True):
 
 class SourceData(msgspec.Struct, frozen=True):
     kind: Literal["generated", "function", "library", "triton", "torch", "cupy", "numba"]
-    """The keys of _SOURCE_KINDS: a process that is not to be trusted tells no other."""
+    """Keys of _SOURCE_KINDS. An untrusted process may name no other."""
     file: str = ""
     name: str = ""
     needs: tuple[str, ...] = ()

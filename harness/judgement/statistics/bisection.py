@@ -41,7 +41,7 @@ _STAYS_BROKEN = 0.8
 """Probability that a commit does not build when the commit next to it does not."""
 _ROUNDING = 1e-9
 _TELLS = (1 - SURE) / 4
-"""A question whose answer is as sure as this beforehand tells nothing."""
+"""Smallest uncertainty of an answer, known beforehand, for which its question is worth asking."""
 
 Pair = tuple[int, int]
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An answer: how likely the change lies after one position, and at the other or before."""
+    """An answer: the probability that the change is after one position, and at the other or before."""
 
     after: int
     upto: int
@@ -173,7 +173,7 @@ def questions(
 
 
 def _gain(mass: float, target: float) -> float:
-    """Return what asking is worth where so much of the suspicion lies before a place: a bit at the target."""
+    """Return the value of a question with so much of the suspicion before a place: a bit at the target."""
     share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
     return float(entr(share) + entr(1 - share)) / math.log(2)
 

@@ -294,7 +294,7 @@ def _margin(error: float, df: float) -> float:
 
 
 def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift, index: Ints) -> Brief:
-    """The stretch between two steps, against what lies beside it."""
+    """Return the stretch between two steps, compared with the levels beside it."""
     logs = search.logs
     around = np.concatenate((logs[one.low : one.at][-LEVEL:], logs[two.at : two.high][:LEVEL]))
     inside = logs[one.at : two.at]

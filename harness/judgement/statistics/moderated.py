@@ -317,7 +317,7 @@ class _History:
         return min(max(float(self.own_df.sum()), MIN_DF), MAX_DF)
 
     def ranks(self, expected: Floats, df: float) -> Floats:
-        """Return how far up its F distribution each case lies, 0 to 1."""
+        """Return the place of each case in its F distribution, from 0 to 1."""
         ratio = np.full_like(expected, np.inf)
         np.divide(self.observed, expected, out=ratio, where=expected > 0)
         ranks: Floats = np.where(np.isfinite(ratio), scipy.special.fdtr(self.own_df, df, ratio), 1.0)

@@ -30,7 +30,7 @@ _MAX_REFITS = 20
 _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
 _ROUNDING = 1e-6
-"""A relative spread of clocks that is none."""
+"""Largest relative spread of clocks that counts as no spread."""
 _MANY = 500
 """Values, from which on numpy finds the middle ones sooner than it sorts."""
 _STRAY = 0.1

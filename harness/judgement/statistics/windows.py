@@ -62,7 +62,7 @@ YOUNG = 12
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
 ROUNDING = 1e-12
-"""A difference of logarithms that is none."""
+"""Largest difference of logarithms that counts as no difference."""
 MOST_LOG = 709.0
 """The largest logarithm of what a float can hold."""
 MOST_RHO = 0.95

@@ -99,9 +99,9 @@ class ImportedCase:
     launches: int | None = None
     """Number of launches that each time is the mean of; None where the file does not tell."""
     clock: str = ""
-    """The clock that told the time."""
+    """The clock that measured the time."""
     device_clock: bool = False
-    """True where the file says that the device's own clock told it."""
+    """True where the file says that the device's own clock measured the time."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
