@@ -44,7 +44,7 @@ class ExecutionContext:
 
 @dataclass(frozen=True)
 class ReturnedArray:
-    """A result that lies elsewhere than the output that it is for."""
+    """A result that is in other memory than its output."""
 
     address: int
     size_bytes: int

@@ -53,7 +53,7 @@ _DOING = {
 
 
 Pending = Callable[[Callable[[Progress], object]], R | Failed]
-"""Waits for the answer to a request, and tells of the progress meanwhile."""
+"""Function that waits for the answer to a request and reports the progress meanwhile."""
 
 
 Answered = Callable[[Query, float], object]
@@ -304,7 +304,7 @@ class DeviceSession:
         return self._child is not None
 
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
-        """Ask the worker process. It is started where there is none, and ended where it fails."""
+        """Ask the worker process. Start it if there is none, and end it if it fails."""
 
         def answer() -> R | Failed:
             self.start()
@@ -322,7 +322,7 @@ class DeviceSession:
         self.observer.stage(stage)
 
     def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
-        """An answer, or why there is none: then the worker process is ended."""
+        """Return the worker process's answer, or why it gave none. In that case end the process."""
         try:
             reply = answer()
         except HarnessError as error:

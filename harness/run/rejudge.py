@@ -176,7 +176,7 @@ def _bare(name: str) -> str:
 
 
 _ON_QUADS = ("regression", "improvement", "unchanged")
-"""Verdicts that nobody can stand by without quads."""
+"""Statuses that need quads. Without quads they cannot be judged again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Manifest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each header's content, by path."""
     folders: tuple[str, ...] = ()
-    """Folders that the compiler was told to search, beside the headers' own."""
+    """Folders that the compiler searches, beside the headers' own."""
     asked: tuple[str, ...] = ()
     """Further names that a header asks for, there or not."""
     found: str = ""

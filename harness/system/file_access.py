@@ -176,7 +176,7 @@ def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
 
 
 def _is_stray(path: Path) -> bool:
-    """Tell whether a path lies in the working tree while commits are measured."""
+    """Tell whether a path is in the working tree while commits are measured."""
     real = Path(os.path.realpath(path))
     if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
         return False

@@ -22,7 +22,7 @@ _ELSEWHERE = {
 """Hooks of git set these; they would silently point every command at another repository."""
 
 _LAST_S = 253_402_300_799
-"""The end of the year 9999: git takes dates of which a calendar knows nothing."""
+"""The end of the year 9999. git accepts later dates, which no calendar has."""
 
 _resolved: set[tuple[Path, str]] = set()
 """Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
@@ -186,7 +186,7 @@ def files(repository: Path, commit: str) -> list[str]:
 
 
 def read(repository: Path, commit: str, path: str) -> bytes | None:
-    """A file's content at a commit; None where there is none."""
+    """Return a file's content at a commit; None where the commit has no such file."""
     try:
         return ask(repository, "cat-file", "blob", f"{commit}:{path}")
     except GitError:
@@ -222,7 +222,7 @@ def is_commit(repository: Path, revision: str) -> bool:
 
 
 def user_name(repository: Path) -> str:
-    """Who commits there, as git is told; empty where it is not."""
+    """Return who commits in a folder, by git's configuration; empty without one."""
     try:
         return ask(repository, "config", "user.name").decode(errors="replace").strip()
     except GitError:

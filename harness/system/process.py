@@ -40,7 +40,7 @@ _STEP_S = 0.01
 _BRIEFLY_S = 0.001
 """Time between two looks whether a process that is killed has ended."""
 _PATIENCE_S = supervisor.PATIENCE_S + 1
-"""Time in which a supervisor that is told to end has ended."""
+"""Time in which a supervisor must end after a request, in seconds."""
 _READ_BYTES = 2**20
 _SUPERVISOR = str(Path(supervisor.__file__))
 

@@ -127,7 +127,7 @@ class Device(Protocol):
     guard_bytes: int = 2**20
     """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
-    """True where times depend on how long the device has been busy; else warming up tells nothing."""
+    """True where times depend on how long the device has been busy; otherwise warm-up has no effect."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
         """Compile into the cache, unless it is there or the device has none. Several threads may call it."""

@@ -94,7 +94,7 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """Return the number of EGL's devices. Raises DeviceError where there is none."""
+    """Return the number of EGL's devices. Raises DeviceError without one."""
     _moderngl()
     try:
         _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have

@@ -39,7 +39,7 @@ def path() -> str | None:
 
 @functools.cache
 def version() -> str:
-    """The version of nvdisasm; empty where there is none."""
+    """Return the version of nvdisasm, or "" without nvdisasm."""
     if path() is None:
         return ""
     found = re.search(r"\bV([\d.]+)", _run("--version"))

@@ -39,7 +39,7 @@ _MEMORY = {
     **dict.fromkeys(("STG", "ST"), "STG"),
     **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
 }
-"""Accesses told by width, and their names. A generic access counts as one to global memory."""
+"""Names of accesses by width. A generic access counts as one to global memory."""
 LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
 """The accesses that go through a multiprocessor's load/store units: constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")

@@ -167,7 +167,7 @@ class NvmlProbe:
         return None
 
     def _settle(self, field: str, way: str) -> None:
-        """Begin with this way from now on, as it is the first that has told."""
+        """Begin with this way from now on, because it is the first that gave a value."""
         if field not in self._told:
             self._told.add(field)
             for earlier in takewhile(lambda each: each != way, tuple(self._ways[field])):

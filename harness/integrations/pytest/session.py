@@ -144,7 +144,7 @@ class _Batch:
 
 
 class _Silent:
-    """pytest itself shows what is finished; only waiting is told."""
+    """Reports only waiting, because pytest itself shows the finished tests."""
 
     def __init__(self, waiting: Callable[[str], None]) -> None:
         self.waiting = waiting

@@ -51,7 +51,7 @@ _EXTENT = tuple[Size, Size, Size]
 _RATE = Annotated[float, Meta(ge=0, le=1e5)]
 _SHARE = Annotated[float, Meta(ge=0, le=1)]
 _NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[Any, ...], Mapping[str, Any]))
-"""Limits of lists and names that no face shows: the document has none of them."""
+"""Limits of lists and names that no report shows. The document has none of them."""
 
 _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),

@@ -142,7 +142,7 @@ class Groups:
     """Failed at head."""
     missing: tuple[CaseOnCard, ...]
     invalid: tuple[CaseOnCard, ...]
-    """Cases that are invalid, failed at base, or failed nobody can tell where."""
+    """Cases that are invalid, failed at base, or failed at an unknown side."""
     inconclusive: tuple[CaseOnCard, ...]
     by_card: tuple[CaseOnCard, ...]
     """Slower by the card's clocks, its heat or other work on it, and not by the code."""

@@ -29,7 +29,7 @@ def print_demands(card: CardModel, found: SuiteDemands) -> None:
 
 
 def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
-    """The cases that anything is known of; no columns where that is none."""
+    """Return the cases with known facts; no columns without such a case."""
     told = [demand for demand in demands if demand.usage or demand.accesses]
     sizes = {demand.planned.case.size_label for demand in told}
     at = f" at {sizes.pop()}" if len(sizes) == 1 else ""

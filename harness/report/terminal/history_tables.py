@@ -28,7 +28,7 @@ _CLIP = 60
 _CARDS = 6
 """Up to so many cards have a line each."""
 _LATE = 20
-"""Commits by which a card is behind before that is told."""
+"""Number of commits by which a card must be behind before a line says so."""
 _OTHERS = 5
 """Events that are not open, and are shown all the same."""
 _LATE_NAMED = 2
@@ -78,7 +78,7 @@ def print_history(history: History, *, every: bool = False, since: str = "") -> 
 
 
 def _asking(benchmarks: Sequence[str]) -> str:
-    """Return the setting that tells which way is better for these benchmarks."""
+    """Return the setting that gives the direction of these benchmarks."""
     tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
     shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
     key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'

@@ -32,7 +32,7 @@ SCHEMA_VERSION = 1
 BEST = 10
 """Configurations of a size in its table."""
 PANELS = 12
-"""More than this many parts of one heat map nobody looks through: then each cell is the best over them."""
+"""Largest number of parts of a heat map. With more, each cell is the best over the parts."""
 STEPS = (0.10, 0.25, 0.50, 0.75, 0.90, 0.97)
 """Shares of the best rate of a size, where one colour of a heat map ends and the next begins."""
 LEGEND = {"best": "*", "rejected": "-", "failed": "!", "not tried": "."}

@@ -38,9 +38,9 @@ from harness.system.process import Failed
 class BuildResult:
     loaded: LoadedSuite
     compiler: str
-    """The compiler's name and version; empty where there is none."""
+    """Name and version of the compiler; empty without one."""
     disassembler: str
-    """The disassembler's; empty where there is none, or nobody asked for instructions."""
+    """Name and version of the disassembler; empty without one, or where no instructions were asked for."""
     builds: tuple[Build, ...]
 
 

@@ -410,7 +410,7 @@ def _identity_or_none(facts: MachineFacts, name: str) -> str | None:
 
 
 def _at_rest(facts: MachineFacts, name: str) -> Any:
-    """Return what the card tells of itself before it is given any work. Raises NotKnown."""
+    """Return the card's own values before it is given any work. Raises NotKnown."""
     value = getattr(facts.rest, name, None)
     if value is None:
         raise NotKnown(_why(facts, name))

@@ -32,7 +32,7 @@ from harness.system import git
 from harness.system.process import run_shell
 
 Stage = Literal["first", "timed"]
-"""The first run of a side tells what there is, and its times do not count."""
+"""Stage of a process. The first run of a side lists its benchmarks, and its times do not count."""
 OUT = "{out}"
 """Stands in a command for the file that it is to write."""
 _FLAGS: Mapping[Format, str] = {

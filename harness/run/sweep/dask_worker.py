@@ -119,7 +119,7 @@ class OpenedDevice:
     device: DeviceInfo
     toolchain: Toolchain
     busy_with: str = ""
-    """Who else measures there at this moment; empty where nobody does."""
+    """Sentence about another measurement there at this moment; empty without one."""
 
     @classmethod
     def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
@@ -169,7 +169,7 @@ class _WorkerDevice:
             raise
 
     def close(self) -> None:
-        """Give the device free, whatever it is doing: a job that runs fails."""
+        """Release the device at any time. A job that runs fails."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.__exit__(None, None, None)
