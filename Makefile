@@ -8,10 +8,11 @@ READY := $(VENV)/.ready
 # Four processes run the tests: what one has compiled the others are to find.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lint types unit asv nearest bench requirements clean
+.PHONY: help demo quick-look test quick lint types unit asv nearest bench requirements clean
 
 help:
-	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
+	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 4 to 10 minutes"
+	@echo "            ('harness demo' shows recorded measurements in seconds, and needs no clone)"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
 	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
 	@echo "make bench  how long the command line, the statistics and publishing take, and how well steps are found"
@@ -32,8 +33,13 @@ $(READY): pyproject.toml
 	fi
 	@touch $(READY)
 
-demo: $(READY)
+# Its words come first, so before $(READY), which may install for minutes.
+demo: quick-look $(READY)
 	$(BIN)/python scripts/demo.py
+
+quick-look:
+	@echo "This measures kernels on this machine: 4 to 10 minutes, and 2.5 GB of disk the first time."
+	@echo "For a quick look, 'harness demo' shows recorded measurements of an H100 and an H200 in seconds."
 
 # mypy keeps one core busy for half a minute: side by side with the tests.
 test: lint

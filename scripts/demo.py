@@ -19,12 +19,15 @@ from harness.history.row_summary import summary_of
 from harness.records.record_files import RunResult, read_run
 from harness.report.table import Column, Sheet
 from harness.report.terminal.run_tables import print_out
+from harness.run.doctor.checks import diagnose, verdict
+from harness.run.doctor.gather import gather
 from harness.suite.case_id import size_label
 from harness.system import git
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".asv" / "results"
 LOG = ROOT / ".asv" / "demo.log"
+BIN = Path(sys.executable).parent
 ASV = [sys.executable, "-m", "asv"]
 PAGES = ROOT / ".asv" / "html" / "harness" / "index.html"
 
@@ -40,11 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = parser.parse_args(arguments).commits
     started = time.monotonic()
     try:
-        newest = ("--first-parent", f"--max-count={count}", "--format=%H", "--", "kernels")
-        commits = git.ask(ROOT, "log", *newest).decode().split()
+        newest = ("--first-parent", f"--max-count={count}", "--format=%H %s", "--", "kernels")
+        subjects = git.ask(ROOT, "log", *newest).decode(errors="replace").splitlines()
     except HarnessError as error:
         console.print(error.message)
         return error.exit_code
+    commits = [line.partition(" ")[0] for line in subjects]
     if len(commits) < count:
         console.print(
             f"Only {len(commits)} commits here touch kernels/; a shallow clone has no more to tell."
@@ -53,21 +57,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     LOG.unlink(missing_ok=True)
     before = set(RESULTS.rglob("*.jsonl"))
     console.rule("Measuring")
+    for line in reversed(subjects):
+        console.print(f"  {line[:8]}{line[40:]}", markup=False, soft_wrap=True)
     if not logged([*ASV, "run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
         return 3
     console.rule("Publishing")
     if not logged([sys.executable, "-m", "harness", "publish"]):
         return 3
     runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
+    if runs and runs[-1].run.device.kind == "cpu":
+        console.print(of_a_cpu())
     for suite in dict.fromkeys(run.run.source.suite for run in runs):
         print_out(history_table([run for run in runs if run.run.source.suite == suite]), console)
     console.rule("Done")
+    if len(commits) > 1:
+        console.print("This compares the oldest of these commits with the newest, kernel by kernel:")
+        console.print(
+            f"  {BIN}/harness compare {commits[-1][:8]} {commits[0][:8]}", style="bold", soft_wrap=True
+        )
     console.print(
         f"Measured and published in {time.monotonic() - started:.0f} s. The log is {LOG.relative_to(ROOT)}."
     )
     console.print("Open the pages in a browser, from the disk; they need no server:")
     console.print(f"  {PAGES.relative_to(ROOT)}", style="bold")
     return 0
+
+
+def of_a_cpu() -> str:
+    """Say what figures of this CPU are worth, before anybody reads them."""
+    facts = gather(None, ROOT, RESULTS)
+    return (
+        "The figures below are of a CPU. They show that everything works, and nothing about a GPU. Other "
+        f"processes change them, often by a tenth. harness doctor says: {verdict(facts, diagnose(facts))}"
+    )
 
 
 def logged(command: list[str], stdin: str = "") -> bool:

@@ -23,6 +23,7 @@ import io
 import json
 import os
 import platform
+import resource
 import runpy
 import signal
 import socket
@@ -242,8 +243,9 @@ def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
         setattr(sys, f"__{name}__", getattr(sys, name))
     _close_above(2)
     os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    os.environ.update({name: env[name] for name in env if os.environ.get(name) != env[name]})
     sys.dont_write_bytecode = bool(env.get(NO_BYTECODE))
     time.tzset()
 
@@ -257,16 +259,16 @@ def _opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def _close_above(number: int) -> None:
-    os.closerange(number + 1, 1 + max(int(each.name) for each in Path("/proc/self/fd").iterdir()))
+    os.closerange(number + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-_of_workers: set[str] = set()
-"""Modules of ours that a worker has, with what it needs."""
+_of_others: list[str] = []
+"""Modules of ours that no worker has. A fork that looked for them would copy the page of each name."""
 
 
 def _forget_others() -> None:
     """A worker looks whether a suite has changed any module of ours, and has few of them."""
-    for name in [name for name in sys.modules if name.startswith("harness.") and name not in _of_workers]:
+    for name in _of_others:
         del sys.modules[name]
         package, _, module = name.rpartition(".")
         if package in sys.modules:
@@ -367,16 +369,29 @@ def main(number: str, *modules: str) -> None:
     gc.disable()  # what is imported stays
     for name in (*WORKERS, *_LATER):
         importlib.import_module(name)
-    _of_workers.update(sys.modules)
+    of_workers = set(sys.modules)
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra
             importlib.import_module(name)
+    _of_others.extend(name for name in sys.modules if name.startswith("harness.") and name not in of_workers)
+    _find_out_about_messages()
     gc.collect()
     gc.freeze()
     gc.enable()
     if len(threads := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
         sys.exit(f"The imported modules have {len(threads)} threads. A fork has one: leave a module out.")
     serve(socket.socket(fileno=int(number)), modules, installed)
+
+
+def _find_out_about_messages() -> None:
+    """Have msgspec look at the types of all messages. A fork needs 3 ms for that, and msgspec keeps them."""
+    import msgspec
+
+    from harness.system import process
+
+    for kind in process.Request.__subclasses__():
+        msgspec.json.Decoder(kind)
+        process._decoder(kind)
 
 
 if __name__ == "__main__":

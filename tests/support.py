@@ -34,6 +34,9 @@ REQUIRED_DEVICES = tuple(name for name in os.environ.get("HARNESS_REQUIRE_DEVICE
 GPU = os.environ.get("HARNESS_DEVICE") or "cuda:0"
 """The card that tests marked gpu run on."""
 
+PYTEST_OPTIONS = "-p no:hypothesispytest"
+"""Options of sessions that tests begin. At its end each would import Hypothesis: a third of a second."""
+
 MATMUL_SIZES = [(1, 1, 1), (127, 65, 33), (500, 300, 700), (1, 513, 1), (31, 1, 5), (64, 64, 64)]
 
 

@@ -12,6 +12,7 @@ from harness.history.events import events_of, on_one_card_alone, settled, settli
 from harness.history.series import Shift
 from harness.history.triage import Decision, Stated
 from tests.histories import line, series_case
+from tests.sampling import given, settings, st
 
 COMMITS = line(300)
 
@@ -152,15 +153,6 @@ def test_the_command_that_settles_it_is_one_to_type(state, card, metric, command
     assert told.replace("00 ", " ").replace("00..", "..").removesuffix("00") == command
 
 
-def test_the_command_holds_the_commit_that_is_accused():
-    """A change that misses its event's commits by little is compared over both."""
-    sharp = [change(10, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]
-    [event] = events(*sharp, change(11, 19), state="unjudged")
-    assert (event.good, event.bad, event.worst.change.good) == (10, 11, 11)
-    base, head = COMMITS[10].hash[:10], COMMITS[19].hash[:10]
-    assert settling(event, series_case(), COMMITS) == f"harness compare {base}..{head} matmul.naive@1024"
-
-
 def test_what_is_open_is_explained_by_the_fewest_commits():
     """However narrow the range of what is fixed, nobody has to look there."""
     fixed = [change(9, 11, case=f"x{n}", card="b", effect=0.2) for n in range(3)]
@@ -170,11 +162,106 @@ def test_what_is_open_is_explained_by_the_fewest_commits():
     assert [(event.good, event.bad) for event in found] == [(11, 12), (9, 11)]
 
 
-def test_a_range_that_misses_the_commit_by_little_makes_no_event_of_its_own():
-    """One in twenty does; what was compared in pairs does not."""
-    sharp = [change(10, 11, case=f"x{n}", card="b") for n in range(3)]
-    missed = change(11, 19)
-    [event] = events(*sharp, missed)
-    assert (event.good, event.bad, len(event.changes)) == (10, 11, 4)
-    for apart in (change(12, 16), replace(missed, compared=True)):
-        assert len(events(*sharp, apart)) == 2, apart
+def named(*ranges):
+    """Changes by name: of one case each, with a range."""
+    return [change(good, bad, case=case) for case, good, bad in ranges]
+
+
+@pytest.mark.parametrize("between", [[], [("c.c@1", 195, 225)]], ids=["sharp", "with one that holds both"])
+def test_two_commits_with_adjacent_ranges_are_two_events(between):
+    cases = [(f"a.a{n}@1", 200, 210) for n in range(3)] + [(f"b.b{n}@1", 210, 220) for n in range(3)]
+    found = events(*named(*cases, *between))
+    assert sorted(event.narrowest[-1] for event in found) == [210, 220]
+    assert [len(event.narrowest) for event in found] == [10, 10]
+
+
+def test_a_range_that_holds_two_commits_goes_to_the_one_of_its_own_suite():
+    wide = ("b.wide@1", 200, 220)
+    found = events(*named(*((f"a.a{n}@1", 200, 210) for n in range(5)), ("b.b@1", 210, 220), wide))
+    assert [event.good for event in found if "b.wide@1" in event.cases] == [200]
+    assert [event.narrowest for event in found if "b.wide@1" in event.cases] == [range(211, 221)]
+
+
+@pytest.mark.parametrize(
+    ("second", "suspects", "several"),
+    [
+        pytest.param(("a.k@2", 20, 40), range(21, 31), False, id="another size of the kernel"),
+        pytest.param(("b.other@1", 20, 40), range(11, 41), True, id="another kernel"),
+    ],
+)
+def test_only_cases_of_one_source_narrow_a_range(second, suspects, several):
+    [event] = events(*named(("a.k@1", 10, 30), second))
+    assert (sorted(event.suspects), event.may_be_several) == (list(suspects), several)
+    assert (event.id, event.accused) == (COMMITS[30].hash[:10], None)
+
+
+def test_a_narrow_range_comes_first_and_others_stay_suspects():
+    [event] = events(*named(("a.k@1", 20, 21), ("b.k@1", 15, 30)))
+    assert (event.narrowest, event.accused, event.loose) == (range(21, 22), 21, 1)
+    assert sorted(event.suspects) == list(range(16, 31))
+
+
+def test_two_changes_of_one_series_are_of_two_commits():
+    first, second = sorted(
+        events(*named(("a.k@1", 10, 15), ("a.k@1", 8, 19))), key=lambda event: event.narrowest[-1]
+    )
+    assert (first.suspects, len(second.suspects)) == (tuple(range(11, 16)), 11)
+    [alike] = events(*named(("a.k@1", 14, 15), ("a.k@1", 13, 15)))
+    assert (alike.moved_twice, alike.accused) == ("a.k@1", None)
+
+
+CHANGES = st.builds(
+    lambda good, width, case, card, effect, kind: change(
+        good, good + width, case=case, card=card, effect=effect, kind=kind
+    ),
+    st.integers(0, 60),
+    st.integers(1, 30),
+    st.sampled_from(["a.k@1", "a.k@2", "a.other@1", "b.k@1"]),
+    st.sampled_from(["x", "y"]),
+    st.sampled_from([-0.5, -0.1, 0.2]),
+    st.sampled_from(["", "", "", "environment", "drift"]),
+)
+
+
+sampled_changes = given(st.lists(CHANGES, max_size=25))
+
+
+@settings(max_examples=200)
+@sampled_changes
+def test_each_change_has_a_suspect_within_its_own_range(changes):
+    found = events(*changes)
+    assert sum(len(event.changes) for event in found) == len(changes)
+    for event in found:
+        assert sorted(event.suspects) == list(range(event.good + 1, event.bad + 1))
+        assert set(event.suspects[: len(event.narrowest)]) == set(event.narrowest)
+        for each in event.changes:
+            assert set(event.common) & set(event.suspects)
+            assert set(event.common) <= set(range(each.change.good + 1, each.change.bad + 1))
+
+
+def test_what_is_open_comes_by_size_and_number():
+    small = [change(199, 200, case=f"small.k{n}@1", effect=-0.02) for n in range(4)]
+    many = [change(99, 100, case=f"many.k{n}@1", effect=-0.1) for n in range(9)]
+    found = events(*small, *many, change(9, 10, effect=-0.2), change(29, 30, effect=0.5))
+    assert [event.narrowest[-1] for event in found] == [100, 10, 200, 30]
+
+
+def test_an_interval_that_nearly_holds_no_change_weighs_little():
+    unsure = replace(change(99, 100, effect=-0.5), low=-0.9, high=-0.01)
+    sure = change(9, 10, case="copy.copy@64", effect=-0.1)
+    assert [event.worst.change for event in events(unsure, sure)] == [sure, unsure]
+
+
+def test_drifts_that_end_at_one_commit_are_one_event():
+    drifts = [
+        change(good, 90, case=f"a.k{good}@1", effect=-good / 100, kind="drift") for good in (20, 30, 10)
+    ]
+    later = change(20, 91, case="b.k@1", kind="drift")
+    found = {len(event.cases): event for event in events(*drifts, later)}
+    assert (found[3].good, found[3].id, found[1].id) == (10, drifts[1].id, later.id)
+
+
+@sampled_changes
+def test_no_two_events_have_the_same_id(changes):
+    found = [event for event in events(*changes) if event.by_commit]
+    assert len({event.id for event in found}) == len(found)

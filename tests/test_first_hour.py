@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|//) (\S+/\S+)\n")
 PAGE = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-AUTHORS = [name for name in SECTIONS if "```console" in SECTIONS[name]]
+CONSOLES = [name for name in SECTIONS if "```console" in SECTIONS[name]]
+"""Sections that show commands and what these print."""
 COMPILER = """\
 #!/bin/sh
 for last; do :; done
@@ -73,12 +75,13 @@ def excerpts(text: str) -> list[str]:
     return [line for part in parts if "def reference" not in part for line in part.splitlines()]
 
 
-@pytest.mark.parametrize("author", AUTHORS)
+@pytest.mark.parametrize("author", CONSOLES)
 def test_every_command_does_what_the_page_shows(tmp_path, monkeypatch, call, author):
     section = SECTIONS[author]
     top = make_repository(tmp_path / "theirs")
     write_files(top, {found[1]: code for _, code in FENCE.findall(section) if (found := FILE.match(code))})
     monkeypatch.chdir(top)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     compiler = write_files(
         tmp_path, {"bin/g++": COMPILER.format(program=google_script([google_entry("BM_sum")]))}
     )
@@ -101,8 +104,10 @@ def test_every_command_does_what_the_page_shows(tmp_path, monkeypatch, call, aut
         assert [line for line in excerpts(section) if line.strip() not in written] == []
 
 
-def test_the_page_has_every_kind_of_author():
-    assert AUTHORS == ["CUDA source", "Templates", "Triton", "PyTorch", "JAX", "C++ benchmarks"]
+def test_the_page_has_a_first_look_and_every_kind_of_author():
+    looks, *authors = CONSOLES
+    assert looks == "A look before anything else"
+    assert authors == ["CUDA source", "Templates", "Triton", "PyTorch", "JAX", "C++ benchmarks"]
 
 
 def test_the_first_screen_of_help_is_a_page_and_begins_with_init():

@@ -346,6 +346,7 @@ def event(**told):
         "cards": [0],
         "changes": 1,
         "commits": 1,
+        "likely": 1,
     }
     return {
         **known,
@@ -380,6 +381,11 @@ def test_an_entry_says_how_many_changes_and_commits_there_are_and_that_some_are_
     [entry] = feed_of([event(state="unjudged", changes=4, cards=[0, 1], commits=3)]).findall(f"{ATOM}entry")
     assert said(entry, "title") == f"unjudged: {NAIVE} on NVIDIA H200 -10.0 %, and 3 more on 2 cards"
     assert "One of 3 commits, perhaps ababababab" in said(entry, "summary")
+
+
+def test_an_entry_accuses_no_commit_where_none_touches_code():
+    [entry] = feed_of([event(likely=0)]).findall(f"{ATOM}entry")
+    assert said(entry, "summary").endswith("No commit is accused, as none there touches code.")
 
 
 def test_a_feed_has_what_atom_asks_for():

@@ -31,6 +31,7 @@ from tests.commits import KERNELS, MS, SUITE, files, make_project, only, takes
 from tests.fork_server import WORKERS, ForkServer
 from tests.support import (
     IMPORT_PATH,
+    PYTEST_OPTIONS,
     commit,
     device_is_missing,
     in_workers,
@@ -122,8 +123,9 @@ class Bed:
         """Whether pytest runs as a process of its own: with other packages, or signals."""
         self.server = programs
         self.root = pytester.path
-        for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        for name in ("CI", "PYTEST_XDIST_WORKER"):
             monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("PYTEST_ADDOPTS", PYTEST_OPTIONS)  # pytester has removed it
         self.columns(200)
         monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
         monkeypatch.setattr("cpuinfo.get_cpu_info", dict)

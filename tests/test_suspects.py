@@ -10,7 +10,7 @@ from harness.history.sources.our_records import Commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.system.git import Commit
 from tests.histories import series_case
-from tests.support import commit, make_repository
+from tests.support import commit, commit_each, make_repository
 from tests.test_events import COMMITS, change, events
 
 SOURCES = SourceFolders(
@@ -35,6 +35,7 @@ FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.be
         ("requirements.txt", NAIVE, "dependency"),
         ("pyproject.toml", FOREIGN, "dependency"),
         ("uv.lock", FOREIGN, "dependency"),
+        ("Project.toml", FOREIGN, "dependency"),
         ("src/sort.py", FOREIGN, "code"),
         ("src/sorting/bench_fast.py", FOREIGN, "code"),
         ("benchmarks/sorting/bench_fast.py", FOREIGN, "measurement"),
@@ -53,12 +54,12 @@ def test_what_a_file_is_to_a_case(path, case, role):
     assert SOURCES.role(path, case) == role
 
 
-def touching(tmp_path, *paths):
+def touching(tmp_path, *paths, attribution="code"):
     """Events of one range over commits that each touch one file, and what git makes of them."""
     project = make_repository(tmp_path)
     hashes = [commit(project, {path: path}, day) for day, path in enumerate(("start", *paths), 1)]
     commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
-    found = events(change(0, len(paths)))
+    found = events(change(0, len(paths), attribution=attribution))
     [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, SOURCES)
     return event
 
@@ -78,12 +79,30 @@ def test_of_several_that_touch_it_none_is_accused(tmp_path):
     [
         (["kernels/matmul/suite.py", "docs/a.md"], 1, "measurement"),
         (["docs/a.md", "requirements.txt"], 2, "dependency"),
-        (["docs/a.md", "docs/b.md"], None, "unknown"),
+        (["docs/a.md", "docs/b.md"], None, "not the code"),
+        (["README.md"], None, "not the code"),
+        ([".github/workflows/ci.yml"], None, "not the code"),
     ],
 )
 def test_what_else_may_have_done_it(tmp_path, paths, accused, cause):
     event = touching(tmp_path, *paths)
     assert (event.accused, event.cause) == (accused, cause)
+
+
+def test_commits_that_touch_no_file_tell_nothing(tmp_path):
+    project = make_repository(tmp_path)
+    hashes = commit_each(project, [{"start": ""}, {}])
+    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    [event] = with_suspects(events(change(0, 1)), project, commits, {NAIVE.name: NAIVE}, SOURCES)
+    assert (event.accused, event.cause) == (1, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("attribution", "words"), [("code", "code"), ("unknown", "code, by the files it touches")]
+)
+def test_the_cause_says_if_files_alone_tell_it(tmp_path, attribution, words):
+    event = touching(tmp_path, "kernels/matmul/naive.cu", attribution=attribution)
+    assert (event.accused, event.cause_in_words) == (1, words)
 
 
 def test_without_git_nothing_is_told_of_suspects(tmp_path):

@@ -27,6 +27,7 @@ from harness.system.texts import harmless, plain_log
 
 COMMANDS = {
     "init": "Write suites for the kernels of a repository, and what runs them.",
+    "demo": "Show verdicts and pages from recorded data: no GPU is needed.",
     "devices": "Show what this machine can measure on.",
     "list": "Show suites, kernels and sizes.",
     "check": "Verify kernels against their reference, without timing them.",
@@ -40,7 +41,7 @@ COMMANDS = {
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "rebuild": "Make asv's result files anew from the records.",
-    "import": "Keep what nvbench, Google Benchmark or asv's files tell, as records.",
+    "import": "Import files of nvbench, Google Benchmark or asv as records.",
     "publish": "Write the pages of a history, and asv's.",
     "report": "Write stored comparisons as a comment, a summary, a page.",
     "ci": "What the workflows of a pull request call.",

@@ -144,8 +144,9 @@ def _decision(history: History, accepted: str, root: Path, given: Mapping[str, A
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
     case, card, last = None, None, -1
     if event is not None:
-        # A drift is of one case and of no commit: where it began nothing else became worse.
-        case, last = (event.cases[0], event.good) if event.kind == "drift" else (None, event.bad)
+        # A drift is no commit's: where it began nothing else became worse.
+        is_drift = event.kind == "drift"
+        case, last = (event.cases[0], event.good) if is_drift else (None, event.common[-1])
     elif change is not None:
         case, card, last = change.case, None if given["every_card"] else change.card, change.bad
     return Decision(

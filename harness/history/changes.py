@@ -101,6 +101,13 @@ class Change(ChangePoint):
         """Size to sort by: the logarithm of the ratio, either way."""
         return abs(math.log1p(max(self.effect, -0.999)))
 
+    @property
+    def sure_size(self) -> float:
+        """Size at the end of the interval that is nearer to no change; 0 if the interval holds no change."""
+        if not self.low * self.high > 0:
+            return 0.0
+        return abs(math.log1p(max(min(self.low, self.high, key=abs), -0.999)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:

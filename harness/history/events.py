@@ -1,23 +1,25 @@
-"""Makes events of changes: one commit that changed fifty cases on four cards is one thing that happened.
+"""Makes events of changes: one commit that changed fifty cases on four cards is one event.
 
-Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
-the same commit in common, or miss it by little, are taken to have it: the fewest commits are looked for that
-explain what is open, and then the fewest more for the rest. What the card did by itself happens on that card
-alone, and a drift is no commit's.
+Every change has a range of commits, after `good` and up to `bad`, one of which did it. An event joins changes
+whose ranges have a commit in common. It looks for the fewest commits that explain what is open, and then for
+the fewest more that explain the rest. The same case on another card, or a case of the same source, narrows a
+range. A case of another source does not, as another commit may have changed it. What the card did by itself
+happens on that card alone, and no commit makes a drift.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
+import math
 import re
 import shlex
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
-
-import numpy as np
 
 from harness.history.changes import BUILT, Change, Kind
 from harness.history.figures import METRICS, SeriesCase
@@ -26,9 +28,10 @@ from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Decision, State, Stated, decided
 from harness.records.imports.imported import FORMATS
 
-Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
+Cause = Literal["code", "dependency", "measurement", "card", "not the code", "unknown"]
 """What an event goes back to: kernels or what they are built of; what the project depends on; what says how
-it is measured; the card by itself; nobody knows."""
+it is measured; the card by itself; anything but the repository's code, such as a host, a driver or a
+dependency that was installed; nobody knows."""
 
 _STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
 """The state of an event is the first of these that one of its changes has."""
@@ -36,10 +39,11 @@ _KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "env
 """The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
-_MARGIN = 0.25
-"""Share of a range, on either side of it, in which the commit may lie all the same: one in twenty misses
-its own, and of a history with hundreds each that does would make an event of its own.
-"""
+_Relation: TypeAlias = tuple[str, bool]
+"""Part of the name of cases, and True if their figures fell."""
+_ANY: _Relation = ("", False)
+_SOURCE = re.compile("[@(]")
+"""Characters that end the part of a case's name that its sizes or parameters share."""
 _SEVERAL = 5
 """Cases that have to move on one card alone to be that card's doing."""
 
@@ -49,25 +53,55 @@ class Event:
     """Changes that one commit explains, or one card by itself; of any cases, cards and directions."""
 
     id: str
-    """Ten hexadecimal digits: those that the hash of `bad` begins with, of what a commit did."""
+    """Ten hexadecimal digits: of what a commit did, those that the last commit of `common` begins with; of
+    drifts, the id of the largest."""
     kind: Kind
     """regression where anything became worse."""
     state: State
     cause: Cause
     good: int
     bad: int
-    """The commit is in good+1..bad: what the ranges of its changes have in common."""
+    """The commits that may have made any of its changes are good+1..bad."""
+    narrowest: range
+    """Positions of the commits to look at first: those that cases of one source leave, if the ranges of all
+    other sources hold these commits too; else good+1..bad."""
+    loose: int
+    """Number of cases that a commit beyond the narrowest may have changed."""
     suspects: tuple[int, ...]
-    """Positions of these commits, those first that touch what was changed, and then the oldest first."""
+    """Positions of good+1..bad: first those that touch what was changed, then the rest of the narrowest."""
     likely: int
-    """Number of suspects, from the first, that touch it; all of them where nothing tells."""
+    """Number of suspects, from the first, that touch it; those of the narrowest where nothing tells."""
     changes: tuple[Stated, ...]
     """Worst first."""
 
     @property
     def accused(self) -> int | None:
-        """The position of the only likely commit; None where there are more."""
-        return self.suspects[0] if self.likely == 1 else None
+        """Position of the only likely commit; None where more are likely, or it does not explain all."""
+        if self.likely != 1 or self.cause == "card" or self.moved_twice:
+            return None
+        return self.suspects[0] if self.suspects[0] in self.common else None
+
+    @property
+    def common(self) -> range:
+        """Positions of the commits that each explain all changes alone."""
+        return _common(each.change for each in self.changes)
+
+    @property
+    def may_be_several(self) -> bool:
+        """True if several commits explain the changes as well as one commit does."""
+        return self.by_commit and (bool(self.loose) or len(self.common) < len(self.narrowest))
+
+    @property
+    def moved_twice(self) -> str:
+        """The case that changed twice on one card, which no commit does alone; empty where none did."""
+        series = Counter(_series(each.change) for each in self.changes)
+        return next((case for (_, case), count in series.items() if count > 1 and self.by_commit), "")
+
+    @property
+    def cause_in_words(self) -> str:
+        """The cause; it says where files alone tell that it is the code."""
+        measured = any(each.change.attribution == "code" for each in self.changes)
+        return "code, by the files it touches" if self.cause == "code" and not measured else self.cause
 
     @property
     def is_told(self) -> bool:
@@ -88,6 +122,11 @@ class Event:
         return any(each.is_open for each in self.changes)
 
     @property
+    def gravity(self) -> float:
+        """Size of its open changes over cases and cards: root of the sum of squares of their sure sizes."""
+        return math.hypot(*(each.change.sure_size for each in self.changes if each.is_open))
+
+    @property
     def cards(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.change.card for each in self.changes))
 
@@ -97,7 +136,7 @@ class Event:
 
 
 def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
-    """All changes of a history's cards as events: open ones first, then unjudged ones, then the newest."""
+    """Return all changes of a history's cards as events: open ones first, the gravest of them first."""
     apart: dict[tuple[str, ...], list[Stated]] = defaultdict(list)
     for each in changes:
         apart[_apart(each.change)].append(each)
@@ -109,97 +148,108 @@ def _apart(change: Change) -> tuple[str, ...]:
     """Return the properties that all changes of one event share, besides a commit."""
     if change.kind == "environment":
         return ("environment", change.card)
-    return ("drift", change.case) if change.kind == "drift" else _CODE
+    return ("drift",) if change.kind == "drift" else _CODE
 
 
-def _order(event: Event) -> tuple[bool, int, int, float]:
-    return not event.is_open, _STATES.index(event.state), -event.bad, -event.worst.change.size
+def _order(event: Event) -> tuple[bool, int, float, int]:
+    """Return the key that sorts open events first, the gravest of them first, and others by state and age."""
+    if event.is_open:
+        return False, 0, -event.gravity, -event.common[-1]
+    return True, _STATES.index(event.state), 0.0, -event.common[-1]
 
 
 def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
-    """Groups of changes whose ranges have a commit in common: the fewest of what is open, as that is what
-    somebody has to look at, and the fewest more for the rest.
+    """Yield groups of changes whose ranges have a commit in common, and of drifts that end at one commit.
+
+    Two changes of one series are of two commits. They stay in one group only if their ranges end alike.
     """
-    if key[0] == "drift":
-        yield list(changes)
-        return
-    opened = _places([each.change for each in changes if each.is_open])
-    left = [each.change for each in changes if not any(_reaches(each.change, at) for at in opened)]
-    counts = {at: sum(_holds(each.change, at) for each in changes) for at in (*opened, *_places(left))}
-    alike: dict[tuple[str, bool], list[Change]] = defaultdict(list)
-    for each in changes:
-        alike[_what(each.change)].append(each.change)
-    groups: dict[int, list[Stated]] = defaultdict(list)
-    for each in changes:
-        places = {at: counts[at] for at in opened} if each.is_open else counts
-        groups[_nearest(each.change, places, alike[_what(each.change)])].append(each)
     by_end: dict[int, list[Stated]] = defaultdict(list)
-    for group in groups.values():
-        by_end[_common([each.change for each in group])[1]] += group
+    if key[0] == "drift":
+        for each in changes:
+            by_end[each.change.bad].append(each)
+    left = [] if by_end else list(changes)
+    while left:
+        groups, left = _fewest_groups(left), []
+        for group in groups:
+            group.sort(key=lambda each: -each.change.commits)
+            narrowest = {_series(each.change): each for each in group}
+            by_end[_common(each.change for each in narrowest.values())[-1]] += narrowest.values()
+            left += [each for each in group if narrowest[_series(each.change)] is not each]
     yield from by_end.values()
 
 
-def _places(changes: Sequence[Change]) -> list[int]:
-    """The fewest positions of commits that explain all changes."""
-    good, bad = (np.array([getattr(each, name) for each in changes]) for name in ("good", "bad"))
-    low, high = np.array([_reach(each) for each in changes]).reshape(-1, 2).T
-    left, found = np.ones(len(changes), np.bool_), list[int]()
-    while left.any():
-        # What explains the range that ends first lies in it, and at its end explains most of the others. Of
-        # places that explain as many, that with the narrowest ranges explains them best, and else the newest.
-        first = int(np.where(left, high, high.max() + 1).argmin())
-        ends = np.unique([*bad[(low[first] < bad) & (bad <= high[first])], high[first]])
-        reached = (low[:, None] < ends) & (ends <= high[:, None])
-        holds = (good[:, None] < ends) & (ends <= bad[:, None])
-        narrow = (holds / (bad - good)[:, None]).sum(axis=0)
-        best = int(np.lexsort((narrow, reached[left].sum(axis=0)))[-1])
-        found.append(int(ends[best]))
-        left &= ~reached[:, best]
+def _fewest_groups(changes: Sequence[Stated]) -> Iterable[list[Stated]]:
+    """Return the fewest groups that explain what is open, as somebody has to look at each of them, and the
+    fewest more that explain the rest. Of several groups a change joins the one of its closest relations.
+    """
+    opened = _places(each.change for each in changes if each.is_open)
+    unexplained = (each.change for each in changes if not _within(each.change, opened))
+    places = sorted([*opened, *_places(unexplained)])
+    weights = Counter[tuple[_Relation, int]]()
+    for change in (each.change for each in changes):
+        for at in _within(change, places):
+            weights.update({(relation, at): 1 / change.commits for relation in _relations(change)})
+            weights[_ANY, at] += 1
+
+    def fit(change: Change, at: int) -> tuple[float, ...]:
+        return *(weights[relation, at] for relation in (*_relations(change), _ANY)), at
+
+    groups: dict[int, list[Stated]] = defaultdict(list)
+    for each in changes:
+        held = _within(each.change, opened if each.is_open else places)
+        groups[max(held, key=functools.partial(fit, each.change))].append(each)
+    return groups.values()
+
+
+def _relations(change: Change) -> tuple[_Relation, ...]:
+    """Return what a change may share with others, the closest first: case, source, and suite or module."""
+    source, worse = _source(change), change.effect < 0
+    return (change.case, worse), source, (source[0].rpartition(".")[0], worse)
+
+
+def _places(changes: Iterable[Change]) -> list[int]:
+    """Return the fewest positions of commits that explain all changes, each the end of a range."""
+    found = list[int]()
+    for each in sorted(changes, key=lambda change: change.bad):
+        if not found or not _holds(each, found[-1]):
+            found.append(each.bad)
     return found
-
-
-def _reach(change: Change) -> tuple[int, int]:
-    """Its range with the margins; what was compared has none."""
-    margin = 0 if change.compared else int((change.bad - change.good) * _MARGIN)
-    return change.good - margin, change.bad + margin
-
-
-def _reaches(change: Change, at: int) -> bool:
-    low, high = _reach(change)
-    return low < at <= high
 
 
 def _holds(change: Change, at: int) -> bool:
     return change.good < at <= change.bad
 
 
-def _common(changes: Sequence[Change]) -> tuple[int, int]:
-    """The range that changes have in common: that of most of them, by the narrowest, where some miss it."""
-
-    def held(at: int) -> list[Change]:
-        return [each for each in changes if _holds(each, at)]
-
-    best = max(
-        {each.bad for each in changes}, key=lambda at: (sum(1 / each.commits for each in held(at)), at)
-    )
-    return max(each.good for each in held(best)), min(each.bad for each in held(best))
+def _common(changes: Iterable[Change]) -> range:
+    """Return the positions that the ranges of all changes hold."""
+    ranges = [(each.good, each.bad) for each in changes]
+    return range(max(good for good, _ in ranges) + 1, min(bad for _, bad in ranges) + 1)
 
 
-def _what(change: Change) -> tuple[str, bool]:
-    return change.case, change.effect < 0
+def _within(change: Change, places: Sequence[int]) -> Sequence[int]:
+    """Return those of ordered places that the range of a change holds."""
+    return places[bisect_right(places, change.good) : bisect_right(places, change.bad)]
 
 
-def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change]) -> int:
-    """The place in a change's range where the same case moved the same way elsewhere, by the narrowest
-    ranges; else the one that explains most.
+def _series(change: Change) -> tuple[str, str]:
+    return change.card, change.case
+
+
+def _source(change: Change) -> _Relation:
+    """Return what changes share that may narrow each other's ranges: a source, and the direction."""
+    return _SOURCE.split(change.case, maxsplit=1)[0], change.effect < 0
+
+
+def _by_source(changes: Sequence[Change]) -> list[list[Change]]:
+    """Return the changes of each source, those with the narrowest range in common first. Two changes of one
+    series are of two commits, so neither narrows the other.
     """
-
-    def fit(at: int) -> tuple[float, int, int]:
-        others = [each for each in alike if each is not change and _holds(each, at)]
-        return sum(1 / each.commits for each in others), places[at], at
-
-    held = [at for at in places if _holds(change, at)]
-    return max(held or [at for at in places if _reaches(change, at)], key=fit)
+    apart: dict[tuple[_Relation, int], list[Change]] = defaultdict(list)
+    seen = Counter[tuple[str, str]]()
+    for each in changes:
+        apart[_source(each), seen[_series(each)]].append(each)
+        seen[_series(each)] += 1
+    return sorted(apart.values(), key=lambda every: len(_common(every)))
 
 
 def settled(
@@ -218,13 +268,13 @@ def settled(
 
 
 def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event | None:
-    """What a commit did; of several events that it may have done the one of the fewest commits."""
+    """Return the event that a commit explains; of several the event that the fewest commits explain."""
     found = [
         event
         for event in events
-        if event.by_commit and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
+        if event.by_commit and any(commits[at].hash.startswith(commit.lower()) for at in event.common)
     ]
-    return min(found, key=lambda event: event.bad - event.good, default=None)
+    return min(found, key=lambda event: len(event.common), default=None)
 
 
 def _settled(event: Event, decisions: Sequence[Decision], today: dt.date) -> Event:
@@ -245,23 +295,38 @@ def _state(changes: Sequence[Stated]) -> State:
 
 
 def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) -> Event:
-    good, bad = _common([each.change for each in changes])
+    every = [each.change for each in changes]
+    sources = [every] if key[0] == "drift" else _by_source(every)
+    common, ranges = _common(every), list(map(_common, sources))
     if key[0] == "drift":
-        good, bad = min(each.change.good for each in changes), max(each.change.bad for each in changes)
+        ranges = [range(min(each.good for each in every) + 1, common.stop)]
+    whole = range(min(each.start for each in ranges), max(each.stop for each in ranges))
+    narrowest = ranges[0] if set(ranges[0]) <= set(common) else whole
+    wider = zip(sources, ranges, strict=True)
+    loose = {change.case for source, left in wider if len(left) > len(narrowest) for change in source}
     in_order = sorted(changes, key=_badness)
     kinds = [each.change.kind for each in in_order]
-    last = commits[bad].hash[:_DIGITS]
     return Event(
-        id=last if key == _CODE else hashlib.sha256(repr((*key, last)).encode()).hexdigest()[:_DIGITS],
+        id=_id(key, changes, commits[common[-1]].hash[:_DIGITS]),
         kind=next(kind for kind in _KINDS if kind in kinds),
         state=_state(changes),
         cause=_cause(key, changes),
-        good=good,
-        bad=bad,
-        suspects=tuple(range(good + 1, bad + 1)),
-        likely=bad - good,
+        good=whole.start - 1,
+        bad=whole.stop - 1,
+        narrowest=narrowest,
+        loose=len(loose),
+        suspects=(*narrowest, *(at for at in whole if at not in narrowest)),
+        likely=len(narrowest),
         changes=tuple(in_order),
     )
+
+
+def _id(key: tuple[str, ...], changes: Iterable[Stated], end: str) -> str:
+    if key == _CODE:
+        return end
+    if key[0] == "drift":  # whose end moves with every figure
+        return max((each.change for each in changes), key=lambda change: (change.size, change.id)).id
+    return hashlib.sha256(repr((*key, end)).encode()).hexdigest()[:_DIGITS]
 
 
 def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
@@ -297,13 +362,13 @@ def on_one_card_alone(event: Event, spans: Spans) -> bool:
     """Whether so much moved on one machine, and on no other that measured the same before and after, that it
     is the machine's rather than a commit's.
     """
-    machines = {machine_of(card) for card in event.cards}
+    machines, common = {machine_of(card) for card in event.cards}, event.common
     moved = set(event.cases)
     by_code = any(each.change.attribution == "code" for each in event.changes)
     if len(machines) > 1 or len(moved) < _SEVERAL or by_code:
         return False
     around = {
-        card: {case for case, (first, last) in cases.items() if first <= event.good and event.bad <= last}
+        card: {case for case, (first, last) in cases.items() if first < common.start and common[-1] <= last}
         for card, cases in spans.items()
     }
     own = set[str]().union(*(around[card] for card in event.cards))
@@ -312,17 +377,15 @@ def on_one_card_alone(event: Event, spans: Spans) -> bool:
 
 
 def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
-    """The command that tells more of an event's worst change: where it is too early to judge, where no commit
-    did it by itself, and where several may have. Empty where there is nothing to tell. A change that misses
-    its event's commits by little is compared over both.
+    """Return the command that tells more of an event's worst change: where it is too early to judge, where no
+    commit did it by itself, and where several may have. Empty where there is nothing to tell.
     """
     change = event.worst.change
     asked = event.state == "unjudged" or (event.is_open and event.accused is None)
     # Of what is built alone no time tells, and what another harness measured needs its own command.
     if not asked or event.kind == "environment" or case.metric in BUILT or change.card.startswith(FORMATS):
         return ""
-    ends = min(change.good, event.good), max(change.bad, event.bad)
-    good, bad = (commits[at].hash[:_DIGITS] for at in ends)
+    good, bad = (commits[at].hash[:_DIGITS] for at in (change.good, change.bad))
     if case.metric not in METRICS:  # asv's own
         name = re.escape(case.name.partition("(")[0])
         return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
@@ -330,8 +393,14 @@ def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
     device = f" --device {backend}" if backend else ""
     if event.kind == "drift" or event.state == "unjudged":
         return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
-    good, bad = commits[event.good].hash[:_DIGITS], commits[event.bad].hash[:_DIGITS]
+    good, bad = (commits[at].hash[:_DIGITS] for at in _narrowed(change, event))
     return f"harness bisect {shlex.quote(case.name)} {good} {bad}{device}"
+
+
+def _narrowed(change: Change, event: Event) -> tuple[int, int]:
+    """Return the range that changes of one source leave."""
+    left = _common(each.change for each in event.changes if _source(each.change) == _source(change))
+    return left.start - 1, left[-1]
 
 
 _BACKENDS = ("opencl", "opengl", "cpu", "null")

@@ -516,7 +516,7 @@ def concluded(
 
 def since_commit(history: History, position: int) -> History:
     """What commits after one did, alone: its events and their changes, and what fails since."""
-    events = tuple(event for event in history.events if event.bad > position)
+    events = tuple(event for event in history.events if event.common[-1] > position)
     kept = {each.change.id for event in events for each in event.changes}
     cards = tuple(
         replace(

@@ -1,4 +1,4 @@
-"""Which of several commits did it: by the files that each one touches.
+"""Finds the commits that may have made an event, by the files that each of them touches.
 
 Of a case of a suite the files are those of the suite's folder and what lies beside it for all suites; its own
 is the source that is named as its kernel is. Of another benchmark anything may be, but what is told by its
@@ -37,7 +37,7 @@ _CAUSES: tuple[tuple[Role, Cause], ...] = (
 )
 _DEPENDENCY = re.compile(
     r"(requirements|constraints|environment|conda)[^/]*\.(txt|in|ya?ml)|[^/]*\.lock|pyproject\.toml|setup\.(py|cfg)"
-    r"|Pipfile|Dockerfile[^/]*|\.gitmodules"
+    r"|Pipfile|Dockerfile[^/]*|\.gitmodules|(Project|Manifest|Cargo)\.toml|go\.(mod|sum)|package(-lock)?\.json"
 )
 _ASIDE = re.compile(
     r"(docs?|changelog|tests?|ci|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*"
@@ -102,8 +102,8 @@ def with_suspects(
 ) -> tuple[Event, ...]:
     """Events with their suspects in order, and a cause by what these touch, where git can tell."""
     found = tuple(events)
-    asked = [event for event in found if event.by_commit and len(event.suspects) <= _MOST]
-    positions = sorted({at for event in asked for at in event.suspects})
+    asked = [event for event in found if event.by_commit and len(event.narrowest) <= _MOST]
+    positions = sorted({at for event in asked for at in event.narrowest})
     try:
         paths = git.touched(repository, [commits[at].hash for at in positions])
     except GitError:
@@ -118,15 +118,20 @@ def _judged(
     cases: Mapping[str, SeriesCase],
     sources: SourceFolders,
 ) -> Event:
+    """Return the event with its suspects in order. Where the narrowest touch files, but none that may change
+    a figure, the cause is not the code, and none is likely.
+    """
     own = [cases[name] for name in event.cases]
-    roles = {at: [_role(touched[at], case, sources) for case in own] for at in event.suspects}
+    roles = {at: [_role(touched[at], case, sources) for case in own] for at in event.narrowest}
     weights = {at: sum(_WEIGHTS[role] for role in found) for at, found in roles.items()}
-    in_order = sorted(event.suspects, key=lambda at: (-weights[at], at))
-    likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED) or in_order
+    in_order = sorted(event.narrowest, key=lambda at: (-weights[at], at))
+    likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED)
     of_likely = {role for at in likely for role in roles[at]}
-    by_files: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "unknown")
+    by_files: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "not the code")
+    if not any(touched[at] for at in in_order):
+        likely, by_files = in_order, "unknown"
     cause = event.cause if event.is_told else by_files
-    rest = [at for at in in_order if at not in likely]
+    rest = [at for at in (*in_order, *event.suspects[len(in_order) :]) if at not in likely]
     return replace(event, cause=cause, suspects=(*likely, *rest), likely=len(likely))
 
 

@@ -20,6 +20,8 @@ from harness.system.cache import cache_dir, export_root
 from harness.system.files import open_regular
 
 _opened: set[str] = set()
+_unchecked: set[str] = set()
+"""Files opened since `check_committed` last found that none lies in the working tree."""
 _since: list[set[str]] = []
 """A set for each `committed` in progress: the files opened since it began."""
 _work_tree: list[Path] = []
@@ -66,7 +68,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     with contextlib.suppress(Exception):
         for path in _named(event, arguments):
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
-            for noted in (_opened, *_since):
+            for noted in (_opened, _unchecked, *_since):
                 noted.add(name)
         if event == "subprocess.Popen":
             for hear in _hearers:
@@ -155,18 +157,24 @@ def committed(folder: Path) -> Iterator[None]:
         yield
     finally:
         _since.remove(opened)
-    _check(opened, [folder])
+    if _are_of_commits([folder]):
+        _check(opened)
 
 
 def check_committed(folders: Sequence[Path]) -> None:
     """Raise SuiteError where all suites are of commits and one has opened a file of the working tree."""
-    _check(_opened, folders)
+    if _are_of_commits(folders):
+        names = set(_unchecked)
+        _check(names)
+        _unchecked.difference_update(names)
 
 
-def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
-    if not _work_tree or any(export_root(folder) is None for folder in folders):
-        return
-    strays = sorted(name for name in tuple(opened) if _is_stray(Path(name)) and Path(name).is_file())
+def _are_of_commits(folders: Sequence[Path]) -> bool:
+    return bool(_work_tree) and all(export_root(folder) is not None for folder in folders)
+
+
+def _check(opened: Iterable[str]) -> None:
+    strays = sorted(name for name in opened if _is_stray(Path(name)) and Path(name).is_file())
     if strays:
         raise SuiteError(
             f"{strays[0]} lies in the working tree, and the suite of a commit opened it: it is not the "
@@ -185,13 +193,19 @@ def _is_stray(path: Path) -> bool:
 
 
 @functools.lru_cache(maxsize=2**16)
+def _real(path: str | Path) -> Path:
+    """Return a path without links. Its folders are looked at once: that takes longer than what is asked."""
+    return Path(os.path.realpath(path))
+
+
+@functools.lru_cache(maxsize=2**16)
 def is_beside(path: str | Path, folder: Path) -> bool:
     """Tell whether a path lies in the repository of `folder` and outside `folder` itself.
 
     Installed packages do not, as their version speaks for them. Answers are cached: a large package has
     thousands of files, each asked about for every case.
     """
-    folder, path = Path(os.path.realpath(folder)), Path(os.path.realpath(path))
+    folder, path = _real(folder), _real(path)
     repository, apart = _repository_of(folder, cache_dir())
     if repository is None or not path.is_relative_to(repository) or path.is_relative_to(folder):
         return False
@@ -203,7 +217,7 @@ def _repository_of(folder: Path, cache: Path) -> tuple[Path | None, tuple[Path, 
     """Return the export or the nearest repository of a folder, and the folders that are no part of it."""
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
     repository = export_root(folder) or next(upwards, None)
-    apart = (*_installed(), Path(os.path.realpath(cache)))
+    apart = (*_installed(), _real(cache))
     return repository, tuple(place for place in apart if repository and not repository.is_relative_to(place))
 
 

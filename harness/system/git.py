@@ -125,7 +125,7 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 
 def committed_at(repository: Path, commit: str) -> str:
     """The committer's date of a commit, ISO 8601."""
-    return ask(repository, "show", "--no-patch", "--format=%cI", commit).decode().strip()
+    return ask(repository, "log", "--no-walk", "--format=%cI", commit, "--").decode().strip()
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:

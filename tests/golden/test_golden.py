@@ -197,6 +197,12 @@ def test_rejudge(harness, tmp_path):
     hold("rejudge", both_forms(harness, "rejudge", str(record), roots=(tmp_path,)))
 
 
+def test_demo(harness, tmp_path):
+    """Recorded measurements of real cards, shown without a terminal."""
+    folder = tmp_path / "gpu-harness-demo"
+    hold("demo", {"terminal.txt": said(harness("demo", "--folder", str(folder)), folder)})
+
+
 def test_calibrate(harness, kernels):
     asked = ("calibrate", *NULL, "--no-save", "--trials", "1", "--levels", "1", "toy.changed")
     hold("calibrate", both_forms(harness, *asked, roots=(kernels,)))

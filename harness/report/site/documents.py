@@ -384,7 +384,8 @@ def _entry(
     _add(entry, "link", href=f"case.html#{place}")
     commit = f"{suspect['hash'][:10]} {suspect['subject']} ({suspect['author']})"
     among = "" if event["commits"] == 1 else f"One of {event['commits']} commits, perhaps "
-    _add(entry, "summary", f"{worst['sentence']} {among}{commit}")
+    who = f"{among}{commit}" if event["likely"] else "No commit is accused, as none there touches code."
+    _add(entry, "summary", f"{worst['sentence']} {who}")
 
 
 def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:

@@ -120,13 +120,14 @@ class Overview:
 
     def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
-        suspects = event.suspects[:_SUSPECTS] or (event.bad,)
+        suspects = event.suspects[: min(_SUSPECTS, len(event.narrowest))]
         return {
             **fields_of(event, "id", "kind", "state", "cause", "good", "bad"),
             "good_hash": self.commits[event.good].hash,
             "bad_hash": self.commits[event.bad].hash,
             "accused": event.accused,
-            "commits": len(event.suspects),
+            "commits": len(event.narrowest),
+            "loose": event.loose if event.may_be_several else 0,
             "likely": event.likely,
             "suspects": [self._suspect(position) for position in suspects],
             "cards": sorted(self._numbers[name] for name in event.cards),

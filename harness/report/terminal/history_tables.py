@@ -30,13 +30,15 @@ _CARDS = 6
 _LATE = 20
 """Number of commits by which a card must be behind before a line says so."""
 _OTHERS = 5
-"""Events that are not open, and are shown all the same."""
+"""Events that are shown under each heading of what is not open."""
+_TITLES = {"improvement": "Improvements", "stale": "Stale"}
+"""Headings of events that are not open, by state or kind."""
 _LATE_NAMED = 2
 """Cards that are behind and are named, each in a line."""
 _BROKEN = 8
 """Commits that made cases fail, of which each has a line."""
 _MOST, _MOST_EARLY = 30, 8
-"""Events that a log shows: what is open, newest first, and what is too early to judge, worst first."""
+"""Events that a log shows: what is open, and what is too early to judge; each the worst first."""
 _FEWEST, _LINES, _REST = 2, 3, 20
 """A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
 events."""
@@ -172,10 +174,15 @@ def _print_events(history: History, since: str) -> None:
         _print_list("", opened, room[0], history)
     if early:
         _print_list("Too early to judge", early, room[1], history)
-    if others:
-        shown = others if since else others[:_OTHERS]
-        title = f"Also since {since}" if since else "Not open"
-        _print_others(title, shown, len(others) - len(shown), history)
+    apart = defaultdict[str, list[Event]](list)
+    for each in others:
+        apart[_TITLES.get(each.state or each.kind, "Not open")].append(each)
+    for title in ("Not open", *_TITLES.values()):
+        if found := apart[title]:
+            shown = found if since else found[:_OTHERS]
+            _print_others(
+                f"{title}, since {since}" if since else title, shown, len(found) - len(shown), history
+            )
 
 
 def _room(opened: int, early: int) -> tuple[int, int]:
@@ -221,9 +228,13 @@ def _who(event: Event, commits: Commits) -> str:
     cards = counted(len(event.cards), "card")
     if event.kind == "drift":
         return f"since {commits[event.good].hash[:10]}, by no commit alone, {cards}"
-    span = _span(event.good, event.bad, commits)
-    where = span if event.accused is None else commits[event.accused].hash[:10]
-    return f"{where}  {event.cause}, {cards}"
+    where = _where(event, commits) if event.accused is None else commits[event.accused].hash[:10]
+    return f"{where}  {event.cause_in_words}, {cards}"
+
+
+def _where(event: Event, commits: Commits) -> str:
+    """Return the commits to look at first."""
+    return _span(event.narrowest[0] - 1, event.narrowest[-1], commits)
 
 
 def _about(event: Event, history: History) -> Iterator[str]:
@@ -234,13 +245,35 @@ def _about(event: Event, history: History) -> Iterator[str]:
         yield f"accepted as {event.id}" if worst.decision else f"to accept it: --acknowledge {event.id}"
     elif one is not None:
         yield f"{clean(commits[one].subject)} ({clean(commits[one].author)})"
-    elif event.likely < len(event.suspects):
-        likely = " ".join(commits[at].hash[:10] for at in event.suspects[: event.likely][:_NAMED])
-        yield f"{event.likely} of them touch what is slower: {likely}"
+    else:
+        yield _suspected(event, commits)
+    yield _others(event, commits)
     if worst.decision:
         yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
     if event.state == "unjudged" or event.kind == "drift":
         yield settling(event, history.cases[worst.change.case], commits)
+
+
+def _suspected(event: Event, commits: Commits) -> str:
+    """Return which of several commits touch the sources, if some do or none does."""
+    if event.likely == 0:
+        return "no commit there touches code: look at the host, the driver and what is installed"
+    if event.likely == len(event.narrowest):
+        return ""
+    likely = " ".join(commits[at].hash[:10] for at in event.suspects[: event.likely][:_NAMED])
+    return f"{event.likely} of them {'touches' if event.likely == 1 else 'touch'} what is slower: {likely}"
+
+
+def _others(event: Event, commits: Commits) -> str:
+    """Return a sentence where several commits explain the event as well as one does."""
+    if event.moved_twice:
+        return f"{clean(event.moved_twice)} changed twice, so at least two commits did it"
+    if not event.may_be_several:
+        return ""
+    if not event.loose:
+        return "several of them explain it as well as one"
+    beyond = _span(event.good, event.bad, commits)
+    return f"{event.loose} of {counted(len(event.cases), 'case')} may be of other commits in {beyond}"
 
 
 def _spread(event: Event) -> str:
@@ -262,7 +295,7 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         for event in events
     ]
     heads = [
-        f"{what:{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}"
+        f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event)}"
         for event, what in zip(events, whats, strict=True)
     ]
     cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
@@ -417,7 +450,9 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
         **fields_of(event, "id", "kind", "state", "cause"),
         "good": commits[event.good].hash,
         "bad": commits[event.bad].hash,
+        "several": event.may_be_several or bool(event.moved_twice),
         "suspects": [commits[at].hash for at in event.suspects],
+        "narrowest": len(event.narrowest),
         "likely": event.likely,
         "accused": None if event.accused is None else commits[event.accused].hash,
         "worst": fields_of(worst, "case", "card", "effect"),

@@ -8,6 +8,7 @@
     dependency: "a dependency or the toolchain",
     measurement: "how it is measured",
     card: "the card, not the code",
+    "not the code": "not the code: no commit there touches it",
   };
 
   events.isOpen = (event) => event.state === "new" || event.state === "expired";
@@ -60,21 +61,28 @@
     return el(
       "div",
       { class: "commit" },
-      exact ? null : el("small", null, `one of ${format.whole(event.commits)}, likeliest first:`),
+      leading(event, exact),
       line(first),
       el("small", null, text(first.author, null, 60)),
       exact
-        ? event.commits > 1
+        ? event.commits > 1 && event.accused !== null
           ? el("small", null, `alone of ${format.whole(event.commits)} it touches what changed`)
           : null
         : others.map((one) => el("small", null, line(one))),
       !exact && rest > 0 ? el("small", null, `and ${format.whole(rest)} more`) : null,
+      event.loose ? el("small", null, `${event.loose} of ${format.count(event.cases, "case")} may be of other commits`) : null,
     );
+  }
+
+  /** What is said above the suspects. */
+  function leading(event, exact) {
+    if (event.likely === 0) return el("small", null, `no commit is accused: none of ${format.whole(event.commits)} touches code`);
+    return exact ? null : el("small", null, `one of ${format.whole(event.commits)}, likeliest first:`);
   }
 
   function cause(event) {
     const byPaths = event.cause === "code" && event.worst.attribution !== "code";
-    const class_ = byPaths ? "code, by what its commit touches" : CAUSES[event.cause];
+    const class_ = byPaths ? "code, by the files it touches" : CAUSES[event.cause];
     return el("div", { class: "cause" }, changes.cause(event.worst), class_ ? el("small", null, class_) : null);
   }
 

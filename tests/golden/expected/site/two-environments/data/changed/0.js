@@ -442,6 +442,7 @@ harness.data("changed/0", {
       "bad_hash": "99dd49e62ae4afd30ee79b1336de899f19c47b36",
       "accused": 10,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {
@@ -512,8 +513,9 @@ harness.data("changed/0", {
       "bad": 36,
       "good_hash": "81284fde8a0f76d4ac492247d0930d4e4dd8ad2c",
       "bad_hash": "5f8182bf2f74f71fe0f3df05afd83c46f6f46c7d",
-      "accused": 36,
+      "accused": null,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {
@@ -584,8 +586,9 @@ harness.data("changed/0", {
       "bad": 36,
       "good_hash": "81284fde8a0f76d4ac492247d0930d4e4dd8ad2c",
       "bad_hash": "5f8182bf2f74f71fe0f3df05afd83c46f6f46c7d",
-      "accused": 36,
+      "accused": null,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {
@@ -656,8 +659,9 @@ harness.data("changed/0", {
       "bad": 24,
       "good_hash": "dc09e5a7891fbdd1768af465e03bb7105fc39e5d",
       "bad_hash": "88f62a14f629bf31cdffbddcbf81f27e428c5ed4",
-      "accused": 24,
+      "accused": null,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {
@@ -728,8 +732,9 @@ harness.data("changed/0", {
       "bad": 24,
       "good_hash": "dc09e5a7891fbdd1768af465e03bb7105fc39e5d",
       "bad_hash": "88f62a14f629bf31cdffbddcbf81f27e428c5ed4",
-      "accused": 24,
+      "accused": null,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {
@@ -802,6 +807,7 @@ harness.data("changed/0", {
       "bad_hash": "bac6890d9c5862f619fd069d312b46b927d1b161",
       "accused": 16,
       "commits": 1,
+      "loose": 0,
       "likely": 1,
       "suspects": [
         {

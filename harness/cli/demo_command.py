@@ -1,0 +1,177 @@
+"""harness demo: recorded measurements of real cards, shown by the commands that a user would type."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import cli, options
+from harness.config import VARIABLES
+from harness.errors import ExitCode, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_OPENING = """\
+Which commit slowed which GPU kernel, on which card, by how much, and how surely.
+
+Two slowdowns were planted in CUDA kernels: one was measured on an H100 whose clock moved, one on an H200. \
+The first table below finds the slowdown on the H100, the second table the slowdown on the H200. The third \
+table compares a commit with itself, beside other work on the card, and finds nothing.
+
+All figures were recorded on real cards. Nothing is measured, compiled or downloaded now."""
+_TRANSPOSE = "comparisons/20261122T090859Z-273091b0..bb193a2b-transpose-eebed665.jsonl.gz"
+_OVERVIEW = ".asv/html/harness/index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A command that the demonstration runs, and a sentence that says what its output shows."""
+
+    shows: str
+    command: tuple[str, ...]
+
+
+SCREENS = (
+    Screen(
+        "Verdicts: the size of each change with its interval, the verdict on the day of the measurement "
+        "('then'), and the verdict by today's rules ('now').",
+        ("rejudge", "--labels", "labels.json", "comparisons"),
+    ),
+    Screen(
+        "Import: a part of the benchmark history that CUDA.jl, a public project, measured and published. Its "
+        "clocks and heat are unknown.",
+        ("import", "github-action-benchmark", "--suite", "cuda_jl", "--machine", "ci", "history/data.js"),
+    ),
+    Screen("History: the commits of CUDA.jl that made its benchmarks slower.", ("history",)),
+    Screen(
+        "Pull request: the comment and the page that a pull request with the slowdown on the H200 gets.",
+        ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _TRANSPOSE),
+    ),
+    Screen("Pages: the history of CUDA.jl for a browser; the pages need no server.", ("publish",)),
+)
+PAGES = ("pull-request/review.html", _OVERVIEW)
+"""Pages that the screens leave, the first to look at first."""
+_NEXT = (
+    ("with CUDA, Triton or OpenCL kernels", ("harness init", "harness compare HEAD~1 --suite-from .")),
+    ("with a benchmark script", ("harness compare HEAD~1 HEAD --script 'python bench.py'",)),
+    ("with tests that use pytest-benchmark", ("pytest benchmarks/ --perf-base HEAD~1",)),
+)
+
+
+@click.command("demo")
+@options.path(
+    "--folder",
+    "Where data and pages go: a new or an empty folder; default: a temporary one, which is kept.",
+    type=options.FOLDER,
+)
+@options.flag("--no-open", "Open no browser.")
+def command(folder: Path | None, no_open: bool) -> int:
+    """Show verdicts, a history and their pages from measurements recorded on real cards.
+
+    It needs no GPU, no compiler, no network and no repository.
+    """
+    place = _unpacked(folder)
+    _say(_OPENING)
+    with _inside(place):
+        for number, screen in enumerate(SCREENS, 1):
+            status = _show(number, screen)
+            if status not in (ExitCode.FINE, ExitCode.REGRESSION):
+                return status
+    pages = [place / page for page in PAGES]
+    opened = not no_open and _open(pages[0])
+    _say("The browser shows the first of these pages:" if opened else "Open these pages in a browser:")
+    for page in pages:
+        click.echo(f"  {page}")
+    click.echo()
+    _say_next(place)
+    return ExitCode.FINE
+
+
+def _unpacked(folder: Path | None) -> Path:
+    """Write the packed data into a folder, by default a temporary one. Returns its absolute path."""
+    try:
+        if folder is None:
+            place = Path(tempfile.mkdtemp(prefix="harness-")) / "gpu-harness-demo"
+        else:
+            place = folder.absolute()
+            if place.exists() and any(place.iterdir()):
+                raise UsageError(
+                    f"{folder} is not empty, and the demonstration overwrites nothing: name a new folder."
+                )
+        place.mkdir(parents=True, exist_ok=True)
+        _write(files("harness.cli") / "demo_data", place)
+        (place / "git").rename(place / ".git")  # a package cannot hold a folder of that name
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write the demonstration's data: {error}. Name another folder with --folder."
+        ) from None
+    return place
+
+
+def _write(packed: Traversable, folder: Path) -> None:
+    """Copy files and folders, but not their permissions: an installation may be read-only."""
+    for each in packed.iterdir():
+        target = folder / each.name
+        if each.is_dir():
+            target.mkdir()
+            _write(each, target)
+        else:
+            target.write_bytes(each.read_bytes())
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Let commands see this current folder, and none of the user's settings for another project."""
+    before, variables = Path.cwd(), dict(os.environ)
+    for name in VARIABLES - {"HARNESS_CACHE_DIR"}:
+        os.environ.pop(name, None)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.update(variables)
+
+
+def _show(number: int, screen: Screen) -> int:
+    """Say what a command shows, run it, and return its exit status."""
+    _say(f"{number}. {screen.shows}")
+    click.echo(f"$ {shlex.join(['harness', *screen.command])}")
+    status = int(cli.main(screen.command, standalone_mode=False) or ExitCode.FINE)
+    click.echo()
+    return status
+
+
+def _open(page: Path) -> bool:
+    """Open a page for somebody at a terminal who has windows. Returns True if a browser took it."""
+    has_windows = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    return sys.stdout.isatty() and has_windows and webbrowser.open(page.as_uri())
+
+
+def _say_next(place: Path) -> None:
+    _say("What to type next, at the top of a git repository of your own:")
+    for kind, commands in _NEXT:
+        click.echo(f"  {kind}")
+        for each in commands:
+            click.echo(f"    {each}")
+    click.echo()
+    _say("Data and pages stay in this folder, where each command above can be typed again:")
+    click.echo(f"  {place}")
+
+
+def _say(text: str) -> None:
+    width = shutil.get_terminal_size().columns
+    click.echo(f"{click.wrap_text(text, width, preserve_paragraphs=True)}\n")

@@ -1,0 +1,131 @@
+"""harness demo: it writes into its own folder, for any terminal, and opens a browser for people only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import webbrowser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from harness.cli import demo_command
+from tests.support import caller
+
+MOST_BYTES = 1_500_000
+"""Size of the packed data that an installation may take."""
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, own_cache):
+    return caller(capsys, monkeypatch)
+
+
+def sizes(folder, prefix=""):
+    """Sizes of the packed files in bytes, by their paths."""
+    found: dict[str, int] = {}
+    for each in folder.iterdir():
+        name = f"{prefix}{each.name}"
+        found |= sizes(each, f"{name}/") if each.is_dir() else {name: len(each.read_bytes())}
+    return found
+
+
+def test_data_are_part_of_the_package():
+    packed = files("harness.cli") / "demo_data"
+    found = sizes(packed)
+    labels = json.loads((packed / "labels.json").read_text(encoding="utf-8"))
+
+    assert {f"comparisons/{each['file']}" for each in labels} == {
+        name for name in found if name.startswith("comparisons/")
+    }
+    assert {"README.md", "history/LICENSE.md", "git/HEAD", "git/shallow"} <= found.keys()
+    assert sum(found.values()) < MOST_BYTES
+
+
+def test_folder_with_files_is_left_alone(call, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+
+    done = call("demo", "--folder", str(tmp_path))
+
+    assert done.status == 2
+    assert f"{tmp_path} is not empty" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_place_that_cannot_be_a_folder_is_named(call, tmp_path):
+    (tmp_path / "file").write_text("")
+
+    done = call("demo", "--folder", str(tmp_path / "file/below"))
+
+    assert done.status == 3
+    assert str(tmp_path / "file/below") in done.err
+    assert "--folder" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "terminal", "opened"), [((), True, True), ((), False, False), (("--no-open",), True, False)]
+)
+def test_browser_opens_at_a_terminal_unless_declined(call, tmp_path, monkeypatch, options, terminal, opened):
+    pages = []
+
+    def browser(page):
+        pages.append(page)
+        return True
+
+    monkeypatch.setattr(demo_command, "SCREENS", ())
+    monkeypatch.setattr(webbrowser, "open", browser)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("DISPLAY", ":0")
+
+    assert call("demo", "--folder", str(tmp_path / "demo"), *options).status == 0
+
+    assert pages == [(tmp_path / "demo/pull-request/review.html").as_uri()] * opened
+
+
+def test_current_folder_and_settings_are_those_of_before(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_command, "SCREENS", ())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_RESULTS", "others")
+
+    assert call("demo", "--folder", "demo").status == 0
+
+    assert Path.cwd() == tmp_path
+    assert os.environ["HARNESS_RESULTS"] == "others"
+
+
+def test_screen_that_fails_ends_the_demonstration(call, tmp_path, monkeypatch):
+    broken = demo_command.Screen("Nothing.", ("rejudge", "README.md"))
+    monkeypatch.setattr(demo_command, "SCREENS", (broken,))
+
+    done = call("demo", "--folder", str(tmp_path / "demo"))
+
+    assert done.status == 3
+    assert "What to type next" not in done.out
+
+
+def test_narrow_terminal_of_another_encoding_beside_other_settings(tmp_path, own_cache):
+    """Nothing is written to the current folder, nor to the results folder of the user's own settings."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "40", "NO_COLOR": "1"}
+    current, temporary, others = (tmp_path / name for name in ("current", "temporary", "others"))
+    current.mkdir()
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "demo"],
+        cwd=current,
+        env={**os.environ, **plain, "TMPDIR": str(temporary), "HARNESS_RESULTS": str(others)},
+        capture_output=True,
+        check=False,
+    )
+
+    said = done.stdout.decode("ascii")
+    [folder] = temporary.glob("*/*")
+    assert done.returncode == 0, done.stderr
+    assert {f"  {folder}", *(f"  {folder / page}" for page in demo_command.PAGES)} <= {*said.splitlines()}
+    assert all((folder / page).is_file() for page in demo_command.PAGES)
+    assert "\x1b" not in said
+    assert all(len(line) <= 40 for line in said.partition("$ ")[0].splitlines())
+    assert not others.exists()
+    assert list(current.iterdir()) == []
