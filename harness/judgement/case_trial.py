@@ -374,7 +374,7 @@ class CaseTrial:
         return combine([each.gated for each in (*self.rounds, *self.again)])
 
     def verdict(self) -> Verdict:
-        """The verdict as things stand."""
+        """Return the verdict as things stand."""
         if self._ending is not None:
             return self._ending
         gated = self._gated()
@@ -506,7 +506,7 @@ class CaseTrial:
 
 
 def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
-    """A verdict, by its name, of a case with nothing measured."""
+    """Return a verdict, by its name, of a case with nothing measured."""
     known = fields_of(case, "kernel", "sizes", "dtype")
     return Verdict(case=name, status=status, reason=reason, message=message, **known)
 
@@ -559,7 +559,7 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _effect(rounds: Sequence[Round], name: MetricName, trial: CaseTrial) -> Effect | None:
-    """The effect of these processes in one metric; None where one of them does not have it."""
+    """Return the effect of these processes in one metric; None where one of them does not have it."""
     metric = next((each for each in trial.metrics(rounds) if each.name == name and each.effects), None)
     if metric is None:
         return None

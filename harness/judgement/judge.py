@@ -99,7 +99,7 @@ class Policy:
 def policy_of(
     usual: tuple[float, float], margin: float | None, tolerance: float | None, **more: Any
 ) -> Policy:
-    """A policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
+    """Return a policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
     `more` of its fields. Raises UsageError where they make no sense.
     """
     if tolerance is None:
@@ -210,7 +210,7 @@ def p_again(
 
 
 def _moderated(metrics: Sequence[MetricEffects]) -> dict[MetricName, Moderated]:
-    """The estimate in each metric, time first."""
+    """Return the estimate in each metric, time first."""
     ordered = sorted(metrics, key=lambda metric: metric.name != "time")
     return {metric.name: moderate(metric.effects, metric.prior) for metric in ordered}
 
@@ -291,7 +291,7 @@ def _interval(estimate: Moderated, metric: MetricEffects, policy: Policy) -> Eff
 
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
-    """The smallest slowdown found at the last look and confirmed by as many processes again."""
+    """Return the smallest slowdown found at the last look and confirmed by as many processes again."""
     alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
     # More processes narrow it, and tell better how far processes differ.

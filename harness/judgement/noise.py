@@ -119,7 +119,7 @@ def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) 
 
 
 def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
-    """The device's noise with what was measured of this case when the device was calibrated."""
+    """Return the device's noise with what was measured of this case when the device was calibrated."""
     known = calibration.cases.get(case) if calibration else None
     return dataclasses.replace(
         noise,

@@ -99,7 +99,7 @@ def _share_of_roundings(problem: Problem, case: Case, name: str) -> float:
 
 
 def _rounding_of_reference(inputs: Arrays, elements: int) -> float:
-    """The largest answer that float64 may give where the terms of a sum cancel to zero."""
+    """Return the largest answer that float64 may give where the terms of a sum cancel to zero."""
     found = 0.0
     for values in inputs.values():
         if values.dtype.kind not in "iub":

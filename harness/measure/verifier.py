@@ -275,7 +275,7 @@ class Checker:
     def _reference(
         self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
-        """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
+        """Return the reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
         folder = self.folder(case, key)
         if not unkept and (kept := read_arrays(folder)):

@@ -267,7 +267,7 @@ class DeviceSession:
             self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
-        """The cases that the device can run, and why it cannot run the others, each reason once.
+        """Return the cases that the device can run, and why it cannot run the others, each reason once.
 
         That some are made for other backends goes without saying, unless all are.
         """
@@ -415,7 +415,7 @@ def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) 
 
 
 def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
-    """The device with what its driver knows better: the card's UUID, and the driver's own version."""
+    """Return the device with what its driver knows better: the card's UUID, and the driver's own version."""
     # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
     facts = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
@@ -437,7 +437,7 @@ def program_device() -> DeviceInfo:
 
 
 def find_device(spec: str | None) -> DeviceInfo:
-    """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
+    """Return the device that `spec` names, or the default. Raises UsageError, DeviceError."""
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         device = child.open(spec).device
         with closing(probe_for(device)) as probe:

@@ -241,7 +241,7 @@ class PairSession(DeviceSession):
         return TurnPair(self._new_side, self._open_side, self.stage, first)
 
     def _new_side(self, side: SideName) -> WorkerProcess:
-        """A worker for one side, with what its toolchain asks of it."""
+        """Return a worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
             return self._new_worker()

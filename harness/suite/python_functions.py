@@ -156,7 +156,7 @@ def _names(tree: ast.Module) -> list[str]:
 
 
 def _module(file: Path) -> Any:
-    """The module of a file, by the name that the file's own package gives it."""
+    """Return the module of a file, by the name that the file's own package gives it."""
     top = file.parent
     while (top / "__init__.py").is_file():
         top = top.parent

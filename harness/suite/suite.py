@@ -166,7 +166,7 @@ class Suite:
                 self.rung_sizes(ladder, rung)
 
     def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
-        """The point of the axes that a rung is at. Raises SuiteError where it is none."""
+        """Return the point of the axes that a rung is at. Raises SuiteError where it is none."""
         given = ladder.sizes if rung.sizes is None else rung.sizes
         point = point_of(self.problem, given)
         if point is None:
@@ -199,7 +199,7 @@ class Suite:
         return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
 
     def own(self, case: Case) -> Case:
-        """A case of this suite or of another, with this suite's name and scalars."""
+        """Return a case of this suite or of another, with this suite's name and scalars."""
         of_this = replace(case, suite=self.name, scalars={})
         scalars = {}
         for name, scalar in self.problem.scalars.items():

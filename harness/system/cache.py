@@ -43,7 +43,7 @@ def own_code() -> str:
 
 
 def export_root(folder: Path) -> Path | None:
-    """The top of the exported commit that holds `folder`; None where none does."""
+    """Return the top of the exported commit that holds `folder`; None where none does."""
     tops = (top for top in (folder, *folder.parents) if top.parent.name == EXPORTS)
     return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
 

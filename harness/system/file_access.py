@@ -105,7 +105,7 @@ or the names in a folder."""
 
 
 def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
-    """The paths that an event names. What a command reads beyond its line is not known."""
+    """Yield the paths that an event names. What a command reads beyond its line is not known."""
     match event, arguments:
         case "open", (path, _, flags):
             if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
@@ -226,7 +226,7 @@ _HARNESS = Path(__file__).resolve().parent.parent
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
-    """The folders of packages, of the interpreter and of the harness itself."""
+    """Return the folders of packages, of the interpreter and of the harness itself."""
     found = {sys.prefix, sys.base_prefix, sys.exec_prefix, site.getusersitepackages()}
     found.update(site.getsitepackages())
     return (_HARNESS, *(Path(os.path.realpath(place)) for place in sorted(found)))

@@ -186,6 +186,6 @@ def _race(message: str) -> tuple[str, int]:
 
 
 def _place(text: str) -> str:
-    """The first place that is not in a header of the toolkit's, where barriers lie."""
+    """Return the first place that is not in a header of the toolkit's, where barriers lie."""
     places = [f"{Path(each['file']).name}:{each['line']}" for each in _PLACE.finditer(text)]
     return next((each for each in places if "_intrinsics.h" not in each), places[0] if places else "")

@@ -109,7 +109,7 @@ def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, in
 def _pointed_at(
     held: Sequence[Section], section: str, names: Sequence[str]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """The relocations with symbols by name: their numbers move when another kernel is added."""
+    """Yield the relocations with symbols by name: their numbers move when another kernel is added."""
     for offset, kind, number, addend in relocations(held, section):
         yield offset, kind, names[number], addend
 

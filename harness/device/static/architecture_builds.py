@@ -167,7 +167,7 @@ def builds(
 
 
 def _disassembled(found: Sequence[tuple[Build, Listed | None]], pool: ThreadPoolExecutor) -> list[Build]:
-    """The builds with what their instructions are."""
+    """Return the builds with what their instructions are."""
     by_arch: dict[str, list[Listed]] = {}
     for build, code in found:
         if code is not None:

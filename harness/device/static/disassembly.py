@@ -33,7 +33,7 @@ TIMEOUT_S = 120.0
 
 @functools.cache
 def path() -> str | None:
-    """The nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
+    """Return the nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
     return shutil.which("nvdisasm") or nvcc.packaged(PACKAGE, "nvdisasm")
 
 

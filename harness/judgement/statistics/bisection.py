@@ -28,7 +28,7 @@ BELIEVED = 0.999
 _WRONG_BY = 3.0
 """The span, in changes, over which answers that are wrong lie anywhere."""
 _MOST_TIMES = 100.0
-"""Largest factor by which an answer is believed more because it is just what an end would give."""
+"""Largest factor by which the doubt in an answer shrinks if it is just what an end would give."""
 UNLIKELY = 1e-4
 """Prior weight of a commit that touches nothing compiled, beside 1 for a commit that does."""
 MOST_ASKED = 3
@@ -74,7 +74,7 @@ def chance_of(effect: float, low: float, high: float, whole: float, reach: float
 
 
 def believed(low: float, high: float, whole: float) -> float:
-    """The most that an effect with such an interval is believed. All are logarithms of ratios.
+    """Return the most that an effect with such an interval is believed. All are logarithms of ratios.
 
     A wrong one lies anywhere, so seldom where the interval holds just what is expected of one of the ends.
     """
@@ -122,7 +122,7 @@ def nearest_before(position: int, positions: Sequence[int]) -> int:
 
 
 def smallest_range(likely: Floats) -> Block:
-    """The fewest suspects in a row that have what is needed to name them."""
+    """Return the fewest suspects in a row that have what is needed to name them."""
     total = np.concatenate(([0.0], np.cumsum(likely)))
     # Of each start, where it has enough, if there is so much left.
     starts = np.flatnonzero(total <= 1 - SURE + _ROUNDING)
@@ -145,7 +145,7 @@ def questions(
     asked: Counter[Pair],
     devices: int = 1,
 ) -> list[Pair]:
-    """The pairs to compare next, one for each device at the most; none where all is said that can be.
+    """Return the pairs to compare next, one for each device at the most; none where all is said that can be.
 
     `cuts` are the positions worth asking for, `measurable` all that can be, in order. Beside `broken`
     ones, which cannot, others are likely broken too.

@@ -206,7 +206,7 @@ _SPELT = {"*": "_ptr", "&": "_ref"}
 
 
 def identifier(text: str) -> str:
-    """A name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
+    """Return a name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
     ``sort<float>/T=F32``; what is longer ends in a digest.
     """
     spelt = re.sub(r"-(?=[0-9])", "m", "".join(_SPELT.get(each, each) for each in text.strip()))

@@ -153,7 +153,7 @@ def _limited_fields(kind: type) -> Mapping[str, Any]:
 
 
 def _limited(hint: Any, limit: Any, name: str) -> Any:
-    """A field's type with the twin of each record, and the limit in place of what has none."""
+    """Return a field's type with the twin of each record, and the limit in place of what has none."""
     if is_dataclass(hint):
         return strict(cast("type", hint))
     if hint in (bool, NoneType) or get_origin(hint) is Literal:
@@ -170,7 +170,7 @@ def _limited(hint: Any, limit: Any, name: str) -> Any:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The members of a union; empty for another type."""
+    """Return the members of a union; empty for another type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
 
 

@@ -177,7 +177,7 @@ def grouped(review: Review) -> Groups:
 
 
 def group_of(case: Verdict) -> str:
-    """The name of a case's group in `Groups`."""
+    """Return the name of a case's group in `Groups`."""
     if is_by_card(case):
         return "by_card"
     at_head = case.status == "failed" and case.side == "head"

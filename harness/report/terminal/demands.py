@@ -103,7 +103,7 @@ def as_json(card: CardModel, found: SuiteDemands) -> dict[str, Any]:
 
 
 def as_markdown(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> str:
-    """A table with its title, and why figures are missing; empty where there is nothing to say."""
+    """Return a table with its title, and why figures are missing; empty where there is nothing to say."""
     sheet = sheet_of(card, suite, demands)
     told = [inline(sheet.title), sheet.markdown()] if sheet.columns else []
     return "\n\n".join([*told, *map(inline, problems_of(demands))]) + "\n"

@@ -105,7 +105,7 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """The sentence, and what only who measured could add to it: a setting, a compiler's error."""
+    """Return the sentence, and what only who measured could add to it: a setting, a compiler's error."""
     return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
 
 

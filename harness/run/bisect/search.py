@@ -131,7 +131,7 @@ def _limits_of(settings: CompareSettings) -> str:
 
 
 def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
-    """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
+    """Return the commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
     if good == bad:
         raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
     whole = git.first_parents(repository, bad)
@@ -463,7 +463,7 @@ class Bisecting:
         self._candidates.add(parent)
 
     def _same_code(self, pair: Pair) -> str:
-        """The commit by which a pair's later one was known: its base, or one that was measured."""
+        """Return the commit by which a pair's later one was known: its base, or one that was measured."""
         code = self._code(pair[1])
         others = [pair[0], *(position for position in self._codes if position != pair[1])]
         return next((self.line[at].hash for at in others if not code.isdisjoint(self._code(at))), "")

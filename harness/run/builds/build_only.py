@@ -132,7 +132,7 @@ def _keep(key: str | None, found: BuildOnlyReply) -> None:
 
 @functools.cache
 def _installed() -> str:
-    """The packages that a suite can import, each with its version, as pip names their folders."""
+    """Return the packages that a suite can import, each with its version, as pip names their folders."""
     folders = [Path(folder) for folder in dict.fromkeys(sys.path)]
     names = (folder.glob(f"*.{kind}-info") for folder in folders for kind in ("dist", "egg"))
     return "\n".join(sorted(str(name) for some in names for name in some))

@@ -83,7 +83,7 @@ def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
 
 
 def diagnose(facts: MachineFacts) -> tuple[CheckResult, ...]:
-    """Every line that applies to this machine."""
+    """Return every line that applies to this machine."""
     findings = []
     for group, name, judge in LINES:
         try:
@@ -101,7 +101,7 @@ def is_fit(findings: Sequence[CheckResult]) -> bool:
 
 
 def verdict(facts: MachineFacts, findings: Sequence[CheckResult]) -> str:
-    """The diagnosis in a sentence or two."""
+    """Return the diagnosis in a sentence or two."""
     if bad := _names(findings, "bad"):
         return f"Not fit: nothing can be measured here before this is put right: {', '.join(bad)}."
     fit = {

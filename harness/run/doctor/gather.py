@@ -65,7 +65,7 @@ def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
 
 
 def _device(spec: str | None) -> Fields:
-    """The device and its timers, in a process of its own. Raises UsageError."""
+    """Return the device and its timers, in a process of its own. Raises UsageError."""
     try:
         with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
             opened = child.ask(Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
