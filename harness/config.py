@@ -116,7 +116,7 @@ def check_environment() -> None:
 
 
 def load_config(start: Path | None = None) -> Config:
-    """The configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
+    """Return the configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
     check_environment()
     config = _from_file(start or Path.cwd())
     try:

@@ -299,7 +299,7 @@ class Api:
             return Response(_LOST, problem=quoted(str(error) or type(error).__name__))
 
     def _limit_s(self, response: Response, nth: int) -> float | None:
-        """Seconds for which a rate limit holds; None where the answer is none."""
+        """Return the seconds for which a rate limit holds; None where the answer is no rate limit."""
         if response.status not in (403, 429):
             return None
         after, reset = response.headers.get("retry-after"), response.headers.get("x-ratelimit-reset", "")

@@ -67,7 +67,7 @@ class Comment(msgspec.Struct, kw_only=True):
     id: int
     text: str | None = msgspec.field(name="body", default=None)
     url: str = msgspec.field(name="html_url", default="")
-    """Empty at GitLab, which tells none."""
+    """Address of the comment; empty at GitLab, which reports none."""
 
 
 def key_of(comment: Comment) -> ReportKey | None:

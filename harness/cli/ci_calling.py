@@ -1,4 +1,4 @@
-"""Which forge a command of harness ci calls and by which token, and what it tells on the page of its run."""
+"""The forge that a command of harness ci calls, its token, and the texts on the page of the command's run."""
 
 from __future__ import annotations
 

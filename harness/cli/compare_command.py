@@ -182,7 +182,7 @@ def commits_of(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str
 
 
 def repository_of(config: Config) -> Path:
-    """The repository around the project. Raises UsageError where there is none."""
+    """Return the repository around the project. Raises UsageError without a repository."""
     repository = git.repository_of(config.root)
     if repository is None:
         raise UsageError(

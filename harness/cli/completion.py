@@ -99,7 +99,7 @@ def sizes(context: click.Context, _: str) -> Offered:
 
 @_completer
 def devices(_: click.Context, __: str) -> Offered:
-    """Devices, as far as they can be told without asking a driver."""
+    """Devices that can be listed without asking a driver."""
     from importlib.util import find_spec
 
     cards = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))

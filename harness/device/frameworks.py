@@ -44,7 +44,7 @@ class ExecutionContext:
 
 @dataclass(frozen=True)
 class ReturnedArray:
-    """A result that lies elsewhere than the output that it is for."""
+    """A result that is in other memory than its output."""
 
     address: int
     size_bytes: int
@@ -61,7 +61,7 @@ class Framework:
         self.context = context
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        """The array that lies where the argument says, without a copy."""
+        """Return the array that lies where the argument says, without a copy."""
         return _layout(parameter).unpack(argument)
 
     def current(self) -> contextlib.AbstractContextManager[object]:
@@ -85,7 +85,7 @@ class Framework:
         return None
 
     def number(self, argument: Argument) -> Any:
-        """A number as a kernel that is launched takes it; functions get Python's."""
+        """Return a number as a kernel that is launched takes it; functions get Python's."""
         return as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
@@ -444,7 +444,7 @@ def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
 
 
 def _order(parameter: Parameter) -> Order:
-    """The order of a result's memory. Raises LaunchError for an output with room between its lines."""
+    """Return the order of a result's memory. Raises LaunchError for an output with room between its lines."""
     layout = _layout(parameter)
     if layout.padded:
         raise LaunchError(
@@ -607,7 +607,7 @@ def _key(argument: Argument) -> bytes | int:
 
 
 def _address(argument: Argument) -> int:
-    """The address of an array on a card or on the host."""
+    """Return the address of an array on a card or on the host."""
     return int(argument.ctypes.data) if isinstance(argument, np.ndarray) else int(argument)
 
 
@@ -624,7 +624,7 @@ def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
 
 
 def with_kernels(resources: Resources, kernels: tuple[CompiledKernel, ...]) -> Resources:
-    """The resources of a function, with what it launches: the most that any kernel takes."""
+    """Return the resources of a function, with what it launches: the most that any kernel takes."""
     registers = [kernel.registers for kernel in kernels if kernel.registers is not None]
     spilled = [kernel.spilled_bytes for kernel in kernels if kernel.spilled_bytes is not None]
     return replace(

@@ -82,7 +82,7 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
 
 
 def busy_with(device: DeviceInfo) -> str:
-    """Who else measures on a device now, as a sentence without its end; empty where nobody is known to."""
+    """Return a sentence about another measurement on the device, without its end; "" for none."""
     with contextlib.suppress(OSError):
         if _can_be_busy(device) and (path := _path(device)) not in _ours:
             file = _opened(path)
@@ -186,7 +186,7 @@ def _opened(path: Path) -> int:
 
 
 def _tell_others(file: int, command: str) -> None:
-    """Write down who holds it, for whoever waits. It works without, too."""
+    """Write the holder into the file, for processes that wait. The lock works without it, too."""
     now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     with contextlib.suppress(OSError):
         os.ftruncate(file, 0)

@@ -82,7 +82,7 @@ def describe_host() -> Host:
 
 
 def cpu_name() -> str:
-    """The processor's model as Linux gives it, else what Python knows of it."""
+    """Return the processor's model as Linux gives it, else what Python knows of it."""
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("model name"):

@@ -157,7 +157,7 @@ def check_rates(
 
 
 def _crossing_bytes(device: DeviceInfo, problem: Problem, case: Case, l2: L2Policy) -> int:
-    """The fewest bytes that have to come from or go to device memory, whatever the L2 keeps."""
+    """Return the fewest bytes that must cross the device memory, with the best use of the L2."""
     if device.l2_bytes is None:
         return 0
     read, written = (problem.size_bytes(case, arrays) for arrays in (problem.inputs, problem.outputs))

@@ -86,7 +86,7 @@ def reason_of(error: Exception) -> str:
 
 
 def text_of(read: Callable[[], str]) -> str:
-    """Return a text that a driver tells, in one line; 'unavailable: why' where its library raises."""
+    """Return a text from a driver, in one line; 'unavailable: why' where its library raises."""
     try:
         return " ".join(read().split())
     except Exception as error:  # noqa: BLE001 - such as a card's name that is no UTF-8
@@ -94,7 +94,7 @@ def text_of(read: Callable[[], str]) -> str:
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """Return what a driver tells; None where it refuses, fails or lacks a name for it."""
+    """Return a value from a driver; None where it refuses, fails or lacks a name for it."""
     try:
         return read()
     except Exception:  # noqa: BLE001 - of a library that nobody knows

@@ -118,7 +118,7 @@ def _entries(name: str, value: Any) -> dict[str, str]:
 
 
 def _told(value: Any) -> str | None:
-    """A value in words that are the same in every process; None for what has no such words."""
+    """Return a value in words that are the same in every process; None for what has no such words."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return str(value)
     if isinstance(value, (tuple, list, set, frozenset)):

@@ -78,7 +78,7 @@ class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(given: str) -> FoundToolchain:
-    """The toolchain that a path or a version names. Raises UsageError for what is none."""
+    """Return the toolchain that a path or a version names. Raises UsageError for anything else."""
     path = Path(given).expanduser()
     if _VERSION.match(given) and not path.exists():
         return FoundToolchain(given=given, nvcc=_of_version(given), packages={})
@@ -120,7 +120,7 @@ def _of_version(wanted: str) -> str:
 
 
 def _release(path: str) -> str:
-    """An nvcc's release, such as 13.0.88, which stands behind a V; empty where the nvcc does not start."""
+    """Return an nvcc's release, such as 13.0.88, which it prints behind a V; "" if it does not start."""
     with suppress(BuildError):
         return nvcc.version(path).rpartition("V")[2]
     return ""

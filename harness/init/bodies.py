@@ -154,7 +154,7 @@ def _statement(body: Sequence[Token], at: int) -> Sequence[Token]:
 
 
 def _is_dereference(body: Sequence[Token], at: int) -> bool:
-    """Return whether a `*` dereferences: no value stands before it."""
+    """Tell whether a `*` dereferences: no value precedes it."""
     return at == 0 or body[at - 1].text in {";", "{", "}", "=", "(", ",", "+", "-"}
 
 

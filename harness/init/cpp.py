@@ -80,7 +80,7 @@ class CudaKernel:
     """The first argument of __launch_bounds__; empty without."""
     extern_c: bool
     condition: str
-    """The `#if` that it stands under; empty for none."""
+    """The `#if` around it; empty for none."""
     body: Sequence[Token] = field(repr=False)
 
     @property

@@ -278,7 +278,7 @@ def _in_place(
 
 
 def _is_cast_to_another(found: Sequence[Token], at: int, element: str) -> bool:
-    """Return whether `(type)` stands there, of another type than the arrays' elements."""
+    """Tell whether `(type)` casts there, to another type than the arrays' elements."""
     inside = [token for token in found[at + 1 : closing(found, at)] if found[at].text == "("]
     words = [token.text for token in inside if token.kind == "word"]
     return len(words) == len(inside) and bool({*words} & _TYPES) and " ".join(words) != element

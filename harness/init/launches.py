@@ -114,7 +114,7 @@ class Geometry:
         return tuple(found)
 
     def _parts(self, name: str) -> list[Expression] | None:
-        """The numbers of a dim3 of this name, x first; None where it is none, or given no value."""
+        """Return the numbers of a dim3 of this name, x first; None without a dim3 that has values."""
         value = self._meaning(name) or ()
         is_made = text_at(value, 0) == "dim3" and text_at(value, 1) in {"(", "{"}
         made = split(value[2:-1]) if is_made else []

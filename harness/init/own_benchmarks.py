@@ -25,7 +25,7 @@ KNOWN_TIMERS: Mapping[str, str] = {
     "blocked_autorange": "torch.utils.benchmark.Timer",
     "adaptive_autorange": "torch.utils.benchmark.Timer",
 }
-"""Words for functions and methods whose name alone tells that they time what they are given."""
+"""Functions and methods that, by their name alone, time their argument, each with a word for it."""
 _MODULES: Mapping[str, str] = {
     "torch.utils.benchmark": "torch.utils.benchmark.Timer",
     "cupyx.profiler": "cupyx.profiler.benchmark",

@@ -258,7 +258,7 @@ class Reading:
         return self._arguments(self.kernel.template, self.kernel.parameters, launch)
 
     def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """Return the arguments of the kernel's template; empty for a number that nothing tells."""
+        """Return the arguments of the kernel's template; empty for an unknown number."""
         defaults = self._said(None)
         found = {name: text or defaults[name] for name, text in self._said(launch).items()}
         if found and launch and launch.instance:
@@ -272,7 +272,7 @@ class Reading:
         return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
-        """Return the argument that a text stands for; empty where it is no number, or no type."""
+        """Return the argument in a text; empty where the text is no number and no type."""
         names = launch.names if launch else {}
         if parameter.is_type:
             for _ in range(4):

@@ -14,7 +14,7 @@ from harness.init.bodies import python_name
 from harness.init.elementwise import Elementwise, sure
 
 VIEWS = {"view", "reshape", "contiguous", "flatten", "detach", "squeeze", "unsqueeze"}
-"""Methods of a tensor whose result lies in the same memory, or is a copy of the same elements."""
+"""Methods of a tensor whose result is in the same memory, or is a copy of the same elements."""
 
 
 @dataclass(frozen=True)

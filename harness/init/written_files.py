@@ -110,7 +110,7 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
 
 
 def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
-    """Return whether the text of a suite that lies in `folder` names a kernel and its file."""
+    """Tell whether the text of a suite in `folder` names a kernel and its file."""
     file = posixpath.relpath(kernel.source, folder)
     return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
@@ -223,7 +223,7 @@ def _quoted(text: str) -> str:
 
 
 def suite_text(suite: SuiteGuess, folder: str) -> str:
-    """Return suite.py of a suite that lies in `folder`, below the project's."""
+    """Return suite.py of a suite in `folder`, below the project's."""
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}

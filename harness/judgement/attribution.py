@@ -54,7 +54,9 @@ class SoloRun:
 
 
 def attribute(verdict: Verdict) -> Attribution | None:
-    """Return what caused a case's outcome; None where nothing that was measured tells.
+    """Return the cause of a case's outcome, or None where the measurements show no cause.
+
+    The cause of an invalid case is the gate that made it invalid.
 
     The cause of an invalid case is the gate that made it so.
     """
@@ -170,6 +172,6 @@ def _largest(touched: Mapping[str, int]) -> str:
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that are not None; None where there is none."""
+    """Return the mean of the values that are not None; None without such values."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

@@ -164,7 +164,7 @@ class CaseTrial:
     settings_changed: tuple[str, ...] = ()
     """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
     outputs: Outputs | None = None
-    """Results that head's outputs were held to; None where nothing ran."""
+    """Results that head's outputs were compared with; None where nothing ran."""
     judgement: Judgement | None = None
     """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
@@ -226,7 +226,7 @@ class CaseTrial:
 
     @property
     def suspicious(self) -> bool:
-        """Return whether strays cost one side more than is nobody's business, by chance or not."""
+        """Tell whether strays cost one side more than the tolerated amount, by chance or not."""
         return abs(self.tail(self.rounds).cost) > self.policy.tail_margin
 
     @property
@@ -366,7 +366,7 @@ class CaseTrial:
         return paired.order_bias(found)
 
     def exponent(self) -> float | None:
-        """Return how time follows the SM clock, by the process that tells best."""
+        """Return the clock exponent, from the process that shows it best."""
         found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 
@@ -374,7 +374,7 @@ class CaseTrial:
         return combine([each.gated for each in (*self.rounds, *self.again)])
 
     def verdict(self) -> Verdict:
-        """The verdict as things stand."""
+        """Return the verdict as things stand."""
         if self._ending is not None:
             return self._ending
         gated = self._gated()
@@ -506,7 +506,7 @@ class CaseTrial:
 
 
 def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
-    """A verdict, by its name, of a case with nothing measured."""
+    """Return a verdict, by its name, of a case with nothing measured."""
     known = fields_of(case, "kernel", "sizes", "dtype")
     return Verdict(case=name, status=status, reason=reason, message=message, **known)
 
@@ -559,7 +559,7 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _effect(rounds: Sequence[Round], name: MetricName, trial: CaseTrial) -> Effect | None:
-    """The effect of these processes in one metric; None where one of them does not have it."""
+    """Return the effect of these processes in one metric; None where one of them does not have it."""
     metric = next((each for each in trial.metrics(rounds) if each.name == name and each.effects), None)
     if metric is None:
         return None

@@ -39,14 +39,14 @@ class Policy:
     """Limits, error rates and looks of a judgement. Effects are head over base, minus 1."""
 
     margin: float = 0.0025
-    """An effect up to this, either way, is nobody's business."""
+    """Largest effect, either way, that is neither slower nor faster."""
     tolerance: float = 0.01
     """A case is the same once its effect is within this, either way, for sure."""
     confidence: float = 0.999
     looks: tuple[int, ...] = (2, 4, 8)
     """Number of processes when a case is judged: at first, and again when it is confirmed."""
     flag: float = 0.01
-    """The chance that a case within the margin is called slower and measured again; faster, likewise."""
+    """Chance that a case within the margin is flagged as slower and measured again. Equal for faster."""
     confirm: float = 0.001
     """The chance that among the cases of a comparison that are measured again any that is within the margin
     is confirmed: a tenth of a flag's, as processes may spread by more than is assumed."""
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def tail_margin(self) -> float:
-        """Return what strays may cost on average, as a share of the usual time, and be nobody's business."""
+        """Return the largest tolerated mean cost of strays, as a share of the usual time."""
         return 2 * self.tolerance
 
     def flag_alpha(self, look: int, *, last: bool = False) -> float:
@@ -99,7 +99,7 @@ class Policy:
 def policy_of(
     usual: tuple[float, float], margin: float | None, tolerance: float | None, **more: Any
 ) -> Policy:
-    """A policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
+    """Return a policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
     `more` of its fields. Raises UsageError where they make no sense.
     """
     if tolerance is None:
@@ -210,7 +210,7 @@ def p_again(
 
 
 def _moderated(metrics: Sequence[MetricEffects]) -> dict[MetricName, Moderated]:
-    """The estimate in each metric, time first."""
+    """Return the estimate in each metric, time first."""
     ordered = sorted(metrics, key=lambda metric: metric.name != "time")
     return {metric.name: moderate(metric.effects, metric.prior) for metric in ordered}
 
@@ -291,7 +291,7 @@ def _interval(estimate: Moderated, metric: MetricEffects, policy: Policy) -> Eff
 
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
-    """The smallest slowdown found at the last look and confirmed by as many processes again."""
+    """Return the smallest slowdown found at the last look and confirmed by as many processes again."""
     alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
     # More processes narrow it, and tell better how far processes differ.

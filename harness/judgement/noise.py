@@ -89,7 +89,7 @@ class Calibration(CalibrationSummary):
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
-    """Return how processes differ on a device, whatever the case: the history of all its cases in one."""
+    """Return the prior of a device for any case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
@@ -119,7 +119,7 @@ def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) 
 
 
 def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
-    """The device's noise with what was measured of this case when the device was calibrated."""
+    """Return the device's noise with what was measured of this case when the device was calibrated."""
     known = calibration.cases.get(case) if calibration else None
     return dataclasses.replace(
         noise,
@@ -130,7 +130,7 @@ def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """The calibration of the device whose records lie in `folder`; None where there is none.
+    """Return the calibration of the device whose records are in `folder`; None where there is no calibration.
 
     Raises StoreError for a file that is none, or of a newer schema.
     """

@@ -133,7 +133,7 @@ def judge_files(
     tolerance: float | None = None,
     confidence: float = 0.999,
 ) -> FilesResult:
-    """A verdict for every benchmark of any file, base's i-th process paired with head's i-th.
+    """Return a verdict for every benchmark of any file, base's i-th process paired with head's i-th.
 
     Fails closed: what the files do not bear out is invalid or inconclusive, whichever of them is left out.
     Raises UsageError for no files of a side, a process that is there twice, or limits that make no sense.
@@ -167,7 +167,7 @@ def judge_files(
 
 
 def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
-    """The judgement of the log ratios of pairs of processes, head over base, at the one look there is.
+    """Return the judgement of the log ratios of pairs of processes, head over base, at the one look there is.
 
     Of few pairs it is by the plain t of all, from ROBUST_PAIRS on by the t of the trimmed mean, Tukey's and
     McLaughlin's. That is a little liberal so far out: of code at the margin itself it calls up to 1.5 in a
@@ -455,7 +455,7 @@ def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Polic
 
 
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
-    """A sentence where times fall into two groups far apart: more processes hardly help then."""
+    """Return a sentence where times fall into two groups far apart: more processes hardly help then."""
     logs = sorted(map(math.log, times_ns))
     gaps = [after - before for before, after in pairwise(logs)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
@@ -512,6 +512,6 @@ def _short(value: str) -> str:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    """The median; None where a value is not known."""
+    """Return the median; None where a value is not known."""
     known = [value for value in values if value is not None]
     return median(known) if known and len(known) == len(values) else None

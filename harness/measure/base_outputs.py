@@ -70,7 +70,7 @@ class BaseChecker(Checker):
         return Verification(passed=not wrong, checks=(_failed(wrong, seed),) if wrong else ())
 
     def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
-        """Return what the outputs of a kernel that passed were held to: base's, unless these are random."""
+        """Return what a passed kernel's outputs were compared with: base's, unless these are random."""
         if not self.against:
             return Outputs(held_to="nothing", reason="not-compared")
         if any(map(math.isinf, self._recorded(case, seed)[1].values())):

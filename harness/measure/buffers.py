@@ -57,14 +57,14 @@ def needed_bytes(problem: Problem, case: Case, guard_bytes: int) -> int:
 
 
 def _read_outputs(problem: Problem) -> set[str]:
-    """The outputs that hold something before a launch, which kernels read."""
+    """Return the outputs that hold something before a launch, which kernels read."""
     return {
         name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
     }
 
 
 def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
-    """The outputs that a copy resets before a launch: they are not filled with one byte."""
+    """Return the outputs that a copy resets before a launch: they are not filled with one byte."""
     read = _read_outputs(problem)
     return [name for name in problem.outputs if name in read or layouts[name].padded]
 
@@ -249,7 +249,7 @@ class Buffers:
             yield memory[name], begin, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
-        """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
+        """Places of each output, and its contents before a launch: allocation, offset and bytes."""
         for name in self.problem.outputs:
             size_bytes = self.sizes[name]
             for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):
@@ -339,7 +339,7 @@ class Buffers:
         return [arguments[name] for name in names]
 
     def _workspace(self, name: str, size_bytes: int) -> Memory:
-        """A view of a kernel's workspace, allocated where there is none of this name and size."""
+        """Return a view of a kernel's workspace, allocated where there is none of this name and size."""
         key = name, size_bytes
         if key not in self._workspaces:
             whole = self._workspaces[key] = self._allocate(size_bytes + 2 * self.guard_bytes)

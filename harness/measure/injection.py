@@ -134,7 +134,7 @@ class _SourceToken(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_SourceToken]:
-    """The text's tokens without spaces and comments; a directive is one, whole."""
+    """Yield the text's tokens without spaces and comments; a directive is one, whole."""
     for match in _TOKEN.finditer(text):
         if (kind := match.lastgroup or "") != "space":
             yield _SourceToken(kind, match[0], match.start(), match.end())
@@ -228,7 +228,7 @@ def _closing(code: Sequence[_SourceToken], at: int) -> int:
 def _parameter(
     function: _FunctionText, dialect: _Dialect, macros: Mapping[str, Sequence[str]]
 ) -> dict[int, tuple[int, str]]:
-    """The edit that adds the parameter: start, end and new text. No edit adds a line."""
+    """Return the edit that adds the parameter: start, end and new text. No edit adds a line."""
     begin = function.opening.end
     depth = 0
     for number, token in enumerate(function.parameters):

@@ -103,7 +103,7 @@ class MemoryDigests:
         self._agrees = functools.cache(self._compared_with_host)
 
     def of(self, places: Iterable[Place]) -> str:
-        """Return the digest of what lies in these places, in order."""
+        """Return the digest of the bytes in these places, in order."""
         found = hashlib.blake2b(digest_size=16)
         for place in places:
             found.update(place[2].to_bytes(8, "little"))
@@ -148,7 +148,7 @@ class MemoryDigests:
             return False
 
     def _parts(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Iterator[NDArray[np.uint8]]:
-        """Yield what lies there, part by part, each in the place of the one before."""
+        """Yield the bytes there, part by part. Each part overwrites the one before."""
         held = np.empty(min(size_bytes, _PART_BYTES), np.uint8)
         for begin in range(0, max(1, size_bytes), _PART_BYTES):
             part = held[: size_bytes - begin]

@@ -497,7 +497,9 @@ class PairBench:
     def _check(
         self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare
     ) -> Outputs | None:
-        """Hold a side to head's problem, and head to base's; return what its outputs were held to.
+        """Check a side against head's problem, and head against base's too.
+
+        Return what the side's outputs were compared with.
 
         Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
         """
@@ -548,7 +550,7 @@ class PairBench:
         )
 
     def case_for_checking(self, prepared: PreparedKernel) -> Case:
-        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        """Return the case as head's suite sees it. Both sides are checked with its reference and data."""
         return self.suites["head"].own(prepared.case)
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
@@ -583,7 +585,7 @@ def _facts_of(prepared: PreparedKernel, built: Built, digest: str = "") -> proto
 
 
 def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
-    """A kernel of the suite's with what `case` passes by value in the place of its own."""
+    """Return a kernel of the suite's with what `case` passes by value in the place of its own."""
     problem, arguments = suite.problem, list(subject.arguments)
     for place, name in enumerate(argument_names(problem, suite.by_name[case.kernel])):
         if name in problem.scalars and name in case.scalars:

@@ -81,10 +81,10 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     resources: Resources | None = None
     dtype: str = ""
     flop: int | None = None
-    """Operations of one launch. These two are told of a side that was verified."""
+    """Operations of one launch. `dtype` and `flop` are given for a side that was verified."""
     digest: str = ""
     outputs: Outputs | None = None
-    """Results that the outputs were held to; None where an earlier process has told."""
+    """Results that the outputs were compared with; None where an earlier process has reported them."""
     state: Mapping[str, str] = {}
     """Settings of the process, where it was the side's alone."""
     reason: str = ""
@@ -168,7 +168,7 @@ class BuildOnlyReply(msgspec.Struct, frozen=True, kw_only=True):
     builds: tuple[Build, ...]
     compiler: str
     relied_on: tuple[Manifest, ...] | None = None
-    """The files outside of the suite's tree that it rests on; None where nobody can tell."""
+    """Files outside of the suite's tree that it uses; None where they are unknown."""
 
 
 class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
@@ -239,7 +239,7 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     by_base: bool = False
     """True to hold head to base's reference and tolerance as well as its own."""
     base_first: bool = False
-    """True where head's outputs are held to base's, which are verified first."""
+    """True where head's outputs are compared with base's, which are verified first."""
 
 
 class FindSteps(Request[int], frozen=True, kw_only=True):

@@ -142,7 +142,7 @@ def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
-    """The fewest quads of a block whose slots take `slot_ns`."""
+    """Return the fewest quads of a block whose slots take `slot_ns`."""
     least = settings.min_quads
     return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
@@ -353,7 +353,7 @@ def _starved(quads: Sequence[Quad]) -> bool:
 
 
 def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
-    """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
+    """Return quads with their time on the host's clock, by the device's time if known, else in proportion."""
     quads: list[Quad] = []
     total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
     passed_ns = 0.0
@@ -382,7 +382,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
 
 
 def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
-    """The four values of a quad's slots; None where one is not known."""
+    """Return the four values of a quad's slots; None where one is not known."""
     found = [value for value in values if value is not None]
     return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
 

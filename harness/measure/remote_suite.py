@@ -1,4 +1,4 @@
-"""A suite that another process has loaded, as a worker uses it: none of the suite's own Python runs here."""
+"""A suite that another process has loaded. This process, a worker, runs none of the suite's own Python."""
 
 from __future__ import annotations
 

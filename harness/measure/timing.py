@@ -341,7 +341,10 @@ def largest_dispatch(
 
 
 def _extent(blocks: int, most: Extent3) -> Extent3:
-    """At most so many blocks, and at least one: whole rows before a second row, whole planes likewise."""
+    """Return an extent of at most so many blocks, and at least one.
+
+    Rows are whole before a second row starts, and planes before a second plane starts.
+    """
     width = min(max(blocks, 1), most[0])
     height = min(max(blocks // width, 1), most[1]) if width == most[0] else 1
     depth = min(max(blocks // (width * height), 1), most[2]) if height == most[1] else 1

@@ -99,7 +99,7 @@ def _share_of_roundings(problem: Problem, case: Case, name: str) -> float:
 
 
 def _rounding_of_reference(inputs: Arrays, elements: int) -> float:
-    """The largest answer that float64 may give where the terms of a sum cancel to zero."""
+    """Return the largest answer that float64 may give where the terms of a sum cancel to zero."""
     found = 0.0
     for values in inputs.values():
         if values.dtype.kind not in "iub":
@@ -153,7 +153,7 @@ def _wrong_answers(
 
 
 def _constant_within(answer: NDArray[np.float64], bounds: NDArray[np.float64]) -> float | None:
-    """The number that is within the bound of every answer; None where there is none."""
+    """Return the number that is within the bound of every answer, or None."""
     low = high = 0.0
     for most in (_GLANCE, None):
         answers, around = answer.flat[:most], bounds.flat[:most]

@@ -50,7 +50,7 @@ class Checker:
     """
 
     beside_base: ClassVar[bool] = False
-    """True where outputs are held to base's: NaN agrees with NaN then."""
+    """True where outputs are compared with base's. Then NaN agrees with NaN."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
     def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
@@ -84,7 +84,7 @@ class Checker:
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def held(self, verification: Verification, case: Case, seed: int) -> Outputs:  # noqa: ARG002
-        """Return what the outputs of a kernel that passed were held to."""
+        """Return what the outputs of a kernel that passed were compared with."""
         return verify.outputs_of(verification, self.suite.problem)
 
     def expected(
@@ -275,7 +275,7 @@ class Checker:
     def _reference(
         self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
-        """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
+        """Return the reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
         folder = self.folder(case, key)
         if not unkept and (kept := read_arrays(folder)):
@@ -295,7 +295,7 @@ class Checker:
 
 
 def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
-    """Tell whether nobody else holds the inputs: a problem's own data() may fill the same arrays again."""
+    """Tell whether the inputs have no other holder. A problem's own data() may fill the same arrays again."""
     return type(problem).data is Problem.data or all(isinstance(each, np.memmap) for each in inputs.values())
 
 
@@ -335,7 +335,7 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
 def _stand_in(
     problem: Problem, case: Case, key: str, inputs: verify.Arrays
 ) -> dict[str, NDArray[np.float64]]:
-    """Return results of a kernel that nobody runs: the reference, or numbers that follow from the inputs."""
+    """Return results of a kernel that is not run: the reference, or numbers that follow from the inputs."""
     if problem.held_to != "base":
         return verify.reference_of(problem, case, inputs)[0]
     rng = np.random.default_rng(int(key[:8], 16))
@@ -350,7 +350,7 @@ def free_host_bytes() -> int:
 
 
 def check_host_memory(problem: Problem, case: Case) -> None:
-    """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
+    """Refuse a case that the host has no memory to verify, before the system ends some process."""
     needed, free = verify.host_bytes(problem, case), free_host_bytes()
     if needed > free:
         raise OutOfMemoryError(
@@ -406,7 +406,7 @@ class _DataSet:
 
 
 class Restoring(Data):
-    """The buffers as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+    """Restores the arrays that a launch needs. For kernels whose outputs are not read."""
 
     def __init__(self, buffers: Buffers) -> None:
         self.buffers, self.restores = buffers, buffers.restores

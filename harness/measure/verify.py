@@ -138,7 +138,7 @@ def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
 
 
 def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
-    """The part of each array that belongs to a band of the independent axis."""
+    """Return the part of each array that belongs to a band of the independent axis."""
     return {name: array[place(problem, name, band)] for name, array in arrays.items()}
 
 
@@ -328,7 +328,7 @@ def combine(
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
-    """The largest value; None where one of them is not known."""
+    """Return the largest value; None where one of them is not known."""
     found = [value for value in values if value is not None]
     return max(found) if len(found) == len(values) else None
 

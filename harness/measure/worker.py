@@ -191,7 +191,7 @@ class Worker:
         return prepare(self.device, self.suite, case, self.checker.scratch, launch)
 
     def _launch(self, request: protocol.Measure, case: Case) -> Launch:
-        """The kernel's own launch, or the same in parts that each take less than was asked for."""
+        """Return the kernel's own launch, or the same in parts that each take less than was asked for."""
         launch = launch_on(self.device, self.suite, case, self.checker.scratch)
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch

@@ -77,7 +77,7 @@ class RunResult:
     run: Run
     rows: tuple[Row, ...]
     path: Path | None
-    """The record's file; None where there is none."""
+    """Path of the record's file, or None."""
     interrupted: bool = False
     """Its rows are good, but not all that were asked for."""
     problem: str = ""
@@ -127,7 +127,7 @@ class ComparisonResult:
     problem: str = ""
     """Reason why the record is not whole, such as a full disk."""
     path: Path | None = None
-    """The record's file; None where there is none."""
+    """Path of the record's file, or None."""
     calibration: CalibrationSummary | None = None
     """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
@@ -357,7 +357,7 @@ def read_run(path: Path) -> RunResult:
 
 
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
-    """The newest row of each of a suite's cases on each device, and why records could not be read.
+    """Return the newest row of each of a suite's cases on each device, and why records could not be read.
 
     Rows that were only checked do not count, and those that were skipped only where a case has no other.
     """
@@ -383,7 +383,7 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
 
 
 def read_comparison(path: Path) -> ComparisonResult:
-    """A comparison's record from disk. Raises StoreError like read_run."""
+    """Return a comparison's record from disk. Raises StoreError like read_run."""
     lines = _decoded(path)
     if (comparison := lines[0].comparison) is None:
         raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
@@ -527,7 +527,7 @@ def _decoded(path: Path) -> list[_Line]:
 
 
 def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
-    """A line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
+    """Return a line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
     try:
         return msgspec.json.decode(line, type=kind)
     except UNREADABLE as error:
@@ -535,7 +535,7 @@ def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: st
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of one line of a record."""
+    """Return the JSON Schema of one line of a record."""
     described = msgspec.json.schema(_Line)
     for definition in described["$defs"].values():
         if "description" in definition:  # a docstring, whose indentation Python 3.13 takes off by itself

@@ -157,7 +157,7 @@ def _locked(path: Path) -> JsonLines:
 
 
 def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
-    """A stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
+    """Return a stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
     with reading(path):
         content = read_regular(path)
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())

@@ -144,7 +144,7 @@ class Final:
     """Median over the processes of their medians, of one launch."""
     process_times_ns: tuple[float, ...]
     tied: tuple[int, ...] = ()
-    """Configurations that cannot be told from it: their interval in pairs holds zero."""
+    """Configurations that tie with the winner: their interval in pairs holds zero."""
     gpu_s: float = 0.0
 
 

@@ -127,7 +127,7 @@ class Launch:
         return self.dispatch is not None and any(map(operator.gt, self.grid, self.dispatch))
 
     def parts(self) -> Iterator[tuple[Extent3, Extent3]]:
-        """The dispatches, as origin and extent in blocks; x changes fastest."""
+        """Yield the dispatches, as origin and extent in blocks; x changes fastest."""
         most = self.dispatch or self.grid
         starts = (range(0, whole, part) for whole, part in zip(self.grid, most, strict=True))
         for z, y, x in itertools.product(*reversed(tuple(starts))):
@@ -347,9 +347,9 @@ class Row(Outcome):
     flop: int | None = None
     moved_bytes: int | None = None
     verification: Verification | None = None
-    """The checks against a reference; None where outputs were held to nothing."""
+    """The checks against a reference; None where outputs were compared with nothing."""
     outputs: Outputs | None = None
-    """Results that the outputs were held to; None in older and imported records, and where nothing ran."""
+    """Results that the outputs were compared with; None in older and imported records, or if nothing ran."""
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
     library: LibraryShare | None = None
@@ -447,7 +447,7 @@ class PairedBlock:
     """True where each side had a process of its own, and the two took turns slot by slot."""
 
     def median_ns(self, arm: str) -> float:
-        """The median time of the slots of one arm, A or B."""
+        """Return the median time of the slots of one arm, A or B."""
         slots = (zip(quad.order, quad.times_ns, strict=True) for quad in self.quads)
         return median(time_ns for quad in slots for each, time_ns in quad if each == arm)
 
@@ -541,7 +541,7 @@ class Verdict:
     message: str
     log: str = ""
     side: Literal["base", "head", ""] = ""
-    """The commit at which a failed case failed; empty where nobody can tell."""
+    """Side at which a failed case failed; empty where it is unknown."""
     outputs: Outputs | None = None
     """Results that head's outputs were held to; None in older records, where nothing ran, and of programs and
     files, whose outputs nobody sees."""

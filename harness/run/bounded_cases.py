@@ -141,7 +141,7 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
 def bounded_cases(
     record: Record, root: Path, timeout_s: float, tell: Callable[[str], object]
 ) -> tuple[list[BoundedCase], list[str]]:
-    """Every case of a record that has a bound, and why the others have none, a sentence each."""
+    """Return every case of a record that has a bound, and why the others have none, a sentence each."""
     loaded, card = suite_of(record, root), card_of(record)
     planned = plan(loaded.suite, [*record.times_ns])
     result = build_only(loaded, planned, [record.device.arch], timeout_s, instructions=True, tell=tell)

@@ -108,7 +108,7 @@ class _Work:
             raise KeyboardInterrupt
 
     def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
-        """Every case with every slowdown, and the steps that it takes."""
+        """Return every case with every slowdown, and the steps that it takes."""
         wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
         pairs = [against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
         steps = self.comparing.find_steps(pairs, [level for _, level in wanted])

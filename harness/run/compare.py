@@ -130,7 +130,7 @@ class Comparing(PairSession):
         return failed_by(verdict, msgspec.structs.replace(failure(problem), side=side))
 
     def _with_what_is_missing(self, verdict: Verdict) -> Verdict:
-        """A failed verdict that says which files its commit lacks."""
+        """Return a failed verdict that says which files its commit lacks."""
         if verdict.status != "failed" or not verdict.side:
             return verdict
         side = self.base if verdict.side == "base" else self.head

@@ -53,7 +53,7 @@ _DOING = {
 
 
 Pending = Callable[[Callable[[Progress], object]], R | Failed]
-"""Waits for the answer to a request, and tells of the progress meanwhile."""
+"""Function that waits for the answer to a request and reports the progress meanwhile."""
 
 
 Answered = Callable[[Query, float], object]
@@ -267,7 +267,7 @@ class DeviceSession:
             self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
-        """The cases that the device can run, and why it cannot run the others, each reason once.
+        """Return the cases that the device can run, and why it cannot run the others, each reason once.
 
         That some are made for other backends goes without saying, unless all are.
         """
@@ -304,7 +304,7 @@ class DeviceSession:
         return self._child is not None
 
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
-        """Ask the worker process. It is started where there is none, and ended where it fails."""
+        """Ask the worker process. Start it if there is none, and end it if it fails."""
 
         def answer() -> R | Failed:
             self.start()
@@ -322,7 +322,7 @@ class DeviceSession:
         self.observer.stage(stage)
 
     def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
-        """An answer, or why there is none: then the worker process is ended."""
+        """Return the worker process's answer, or why it gave none. In that case end the process."""
         try:
             reply = answer()
         except HarnessError as error:
@@ -415,7 +415,7 @@ def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) 
 
 
 def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
-    """The device with what its driver knows better: the card's UUID, and the driver's own version."""
+    """Return the device with what its driver knows better: the card's UUID, and the driver's own version."""
     # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
     facts = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
@@ -437,7 +437,7 @@ def program_device() -> DeviceInfo:
 
 
 def find_device(spec: str | None) -> DeviceInfo:
-    """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
+    """Return the device that `spec` names, or the default. Raises UsageError, DeviceError."""
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         device = child.open(spec).device
         with closing(probe_for(device)) as probe:

@@ -111,7 +111,7 @@ def suite_of(file: ImportedFile, given: str | None) -> str:
 
 
 def checked_suite(name: str) -> str:
-    """The name. Raises UsageError where no suite can be called so."""
+    """Return the name. Raises UsageError where no suite can be called so."""
     if name != identifier(name):
         raise UsageError(f"{name!r} is no name of a suite; expected letters, digits and underscores.")
     return name
@@ -143,7 +143,7 @@ def imported_run(
     cpu_count: int | None = None,
     **known: Any,
 ) -> Run:
-    """Return the head of a record that is made of a file, by the fields that the file tells."""
+    """Return the head of a record for a file, with the fields that the file has."""
     now = dt.datetime.now(dt.timezone.utc)
     return Run(
         harness_version=harness.__version__,
@@ -218,7 +218,7 @@ def imported_measurement(
     launches: int | None = None,
     warmup_launches: int | None = None,
 ) -> Measurement:
-    """Return times that another harness measured, with what its file tells of how."""
+    """Return times that another harness measured, with the way of measuring as far as its file has it."""
     return Measurement(
         times_ns=times_ns,
         launches_per_slot=launches,
@@ -235,7 +235,7 @@ def imported_measurement(
 
 
 def imported_telemetry(probe: str, during: Snapshot, unavailable: str) -> Telemetry:
-    """Return the figures that a file tells of the card; they are of no moment that is known."""
+    """Return the figures of the card in a file, without a moment."""
     nothing = Snapshot(at_ns=0)
     return Telemetry(
         probe=probe, before=nothing, during=(during,), after=nothing, unavailable={"probe": unavailable}

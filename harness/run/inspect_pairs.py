@@ -116,7 +116,7 @@ def _problem_changes(session: PairSession, entries: Sequence[CaseEntry]) -> Prob
 
 
 def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
-    """The cases by which a change of problem is found, and whether to compute their references too.
+    """Return the cases by which a change of problem is found, and whether to compute their references too.
 
     These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
     with its reference.

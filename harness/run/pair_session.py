@@ -49,7 +49,7 @@ class CaseEntry:
     digests: dict[str, str] = field(default_factory=dict)
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
-    """True where base's problem lies in other files than head's, so that head is verified by both."""
+    """True where base's problem is in other files than head's, so that head is verified by both."""
     built: Mapping[SideName, protocol.SideFacts] | None = None
     """Facts of each built side; None before it is built, and where the compiler died of it."""
     in_turns: bool = False
@@ -185,7 +185,7 @@ class PairSession(DeviceSession):
     # Processes that hold both suites
 
     def _told_to(self, own: SideName | None) -> dict[SideName, SuiteData]:
-        """Return the suites that a worker is told of: all but the side's own, which it loads itself."""
+        """Return the suites that a worker is sent: all but the side's own, which it loads itself."""
         return {
             side: loading.data
             for side in SIDES
@@ -209,7 +209,7 @@ class PairSession(DeviceSession):
     # Processes that hold one side each
 
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
-        """Ask a pair of processes. It is started where there is none, and ended where it fails."""
+        """Ask a pair of processes. Start it if there is none, and end it if it fails."""
         return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
@@ -241,7 +241,7 @@ class PairSession(DeviceSession):
         return TurnPair(self._new_side, self._open_side, self.stage, first)
 
     def _new_side(self, side: SideName) -> WorkerProcess:
-        """A worker for one side, with what its toolchain asks of it."""
+        """Return a worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
             return self._new_worker()

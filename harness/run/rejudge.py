@@ -60,7 +60,7 @@ class RejudgedRecord:
         return tuple(case.now for case in self.cases)
 
     def said(self, case: Rejudged) -> str | None:
-        """The status of then; the label's where the record has none."""
+        """Return the status of then; the label's where the record has none."""
         label = self.labels.get(case.now.case)
         return case.then.status if case.then else (label and label.said) or None
 
@@ -123,7 +123,7 @@ def _policy(path: Path, stored: ComparisonResult, limits: RejudgeSettings) -> Po
 
 
 def _noise(stored: ComparisonResult, calibration: Calibration | None) -> dict[str, NoisePriors]:
-    """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
+    """Return the noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
     cases = {block.case: block.case for block in stored.blocks}
@@ -162,7 +162,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
 
 
 def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
-    """A sentence where labels are of nothing that was judged, else empty."""
+    """Return a sentence where labels are of nothing that was judged, else empty."""
     every = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
     astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in every]
@@ -171,12 +171,12 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A record's name without the ending of packed ones."""
+    """Return a record's name without the ending of packed ones."""
     return name.removesuffix(PACKED)
 
 
 _ON_QUADS = ("regression", "improvement", "unchanged")
-"""Verdicts that nobody can stand by without quads."""
+"""Statuses that need quads. Without quads they cannot be judged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +349,7 @@ def _gated(block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
 
 
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:
-    """The block as it would have been, had it ended where today's rules end it."""
+    """Return the block as it would have been, had it ended where today's rules end it."""
     if not block.quads:
         return block
     count, most = 0, min(len(block.quads), pair.max_quads)

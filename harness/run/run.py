@@ -174,7 +174,7 @@ class Session(DeviceSession):
         return dataclasses.replace(row, message=self.loaded.explained(row.message, row.log))
 
     def _library(self, planned: PlannedCase) -> PlannedCase | None:
-        """The vendor's own kernel that a case is held against on this device."""
+        """Return the vendor's kernel to compare a case with on this device."""
         library = self.loaded.suite.library_for(planned.kernel) if self.settings.library else None
         if library is None or library.source_for(self.device.backend) is None:
             return None

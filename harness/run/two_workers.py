@@ -247,7 +247,7 @@ class TurnPair:
         return begun
 
     def _answers(self, begun: Mapping[SideName, Pending[R]]) -> dict[SideName, R]:
-        """The answers of all sides that were asked, head's first. Raises as `_ask`."""
+        """Return the answers of all sides that were asked, head's first. Raises as `_ask`."""
         return {side: self._answer(side, begun[side]) for side in HEAD_FIRST if side in begun}
 
     def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:

@@ -77,7 +77,7 @@ class Size:
         return set(self.axes) == set(axes) if self.axes else len(self.lengths) in (1, len(axes))
 
     def at(self, axes: Collection[str]) -> dict[str, int]:
-        """A length for each of a problem's axes, in the problem's order. Raises UsageError."""
+        """Return a length for each of a problem's axes, in the problem's order. Raises UsageError."""
         if not self.fits(axes):
             has = f"is of {', '.join(self.axes)}" if self.axes else f"has {len(self.lengths)} numbers"
             expected = f"or {len(axes)} for the axes {', '.join(axes)}"
@@ -118,7 +118,7 @@ class CaseId:
 
     @classmethod
     def parse(cls, text: str) -> CaseId:
-        """The case of an id in full or in short, or of asv's name of it. Raises UsageError."""
+        """Return the case of an id in full or in short, or of asv's name of it. Raises UsageError."""
         name, size, planted = _split(text)
         suite, dot, kernel = name.partition(".")
         if not dot or not suite or not kernel or _WILD.search(name):
@@ -130,7 +130,7 @@ class CaseId:
         return cls(suite, kernel, point, planted)
 
     def __str__(self) -> str:
-        """The id in full where the names of the axes are known, else in short."""
+        """Return the id in full where the names of the axes are known, else in short."""
         if self.size is None or (self.size.lengths and not self.size.axes):
             return self._with(short_id(self.suite, self.kernel, str(self.size or "")))
         return self._with(f"{self.suite}.{self.kernel}[{self.size}]")
@@ -144,7 +144,7 @@ class CaseId:
 
 
 def in_short(text: str) -> str:
-    """The short id of a case, whichever way it is spelt; what is no case stays as it is."""
+    """Return the short id of a case, whichever way it is spelt; what is no case stays as it is."""
     try:
         return CaseId.parse(text).short
     except UsageError:
@@ -200,7 +200,7 @@ class Selector:
         return bool(self.size and _WILD.search(self.size))
 
     def names(self, suite: str, kernel: str) -> bool:
-        """Tell whether it selects a kernel, at whatever size."""
+        """Tell whether it selects a kernel, at any size."""
         return any(fnmatchcase(name, self.name) for name in (f"{suite}.{kernel}", kernel, suite))
 
     def points(

@@ -17,7 +17,7 @@ from harness.suite.tuning import Tuning
 def points(
     suite: Suite, tuning: Tuning, sizes: Sequence[str] = (), *, quick: bool = False
 ) -> tuple[dict[str, int], ...]:
-    """The sizes to sweep: those asked for, else the tuning's, else the problem's own.
+    """Return the sizes to sweep: those asked for, else the tuning's, else the problem's own.
 
     Raises UsageError for a size that is none, SuiteError for one of the tuning's.
     """
@@ -41,7 +41,7 @@ def _point(suite: Suite, size: int | Mapping[str, int]) -> dict[str, int]:
 def configurations(
     suite: Suite, kernel: Kernel, tuning: Tuning, sizes: Sequence[Mapping[str, int]]
 ) -> tuple[Configuration, ...]:
-    """Every configuration at every size, numbered from 1, size by size.
+    """Return every configuration at every size, numbered from 1, size by size.
 
     Raises SuiteError where there is none, or a value is neither an integer nor a word.
     """

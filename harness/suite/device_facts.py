@@ -87,7 +87,7 @@ class DeviceFacts:
 
 
 def facts_of(device: DeviceInfo) -> DeviceFacts:
-    """Return the facts that a device tells of itself."""
+    """Return the facts that a device reports."""
     major, minor = device.compute_capability or (0, 0)
     facts = {
         "sm_count": device.compute_units,

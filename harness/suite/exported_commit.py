@@ -197,7 +197,7 @@ def _clone(repository: Path) -> _Clone:
 
 
 def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
-    """The files of a commit, those of its submodules among them."""
+    """Return the files of a commit, those of its submodules among them."""
     own = _Part(clone, commit, prefix, _entries(clone, commit))
     parts = [own]
     absent: list[_Absent] = []
@@ -336,7 +336,7 @@ def _all(tree: _Tree) -> dict[bytes, _TreeEntry]:
 
 
 def _folders(tree: _Tree) -> set[bytes]:
-    """Every folder; of a submodule even if it is empty."""
+    """Return every folder; of a submodule even if it is empty."""
     found: set[bytes] = set()
     for part in tree.parts:
         for path, entry in part.entries.items():

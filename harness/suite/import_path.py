@@ -86,7 +86,7 @@ def importing_from(folder: Path) -> Iterator[None]:
 
 
 def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
-    """The modules that were not there `before` and lie in a folder, or beside it in its repository."""
+    """Return the modules that were not there `before` and lie in a folder, or beside it in its repository."""
     found = []
     for name in sys.modules.keys() - before:
         module = sys.modules[name]

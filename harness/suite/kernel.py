@@ -219,7 +219,7 @@ class Kernel:
     or be GLSL with uniforms x0 and y0."""
     tune: Tuning | None = None
     library: bool = False
-    """True for a vendor's own kernel, which the others are held against."""
+    """True for a vendor's own kernel, which the others are compared with."""
     about: str = ""
     steps: Sequence[Step] = ()
     """Functions that run after it, in order, in its time: the reduction after a split-K product."""
@@ -253,7 +253,7 @@ class Kernel:
             raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
 
     def error(self, problem: str) -> SuiteError:
-        """An error that says of this kernel what is wrong with it: ``has no source for cuda.``"""
+        """Return an error that says of this kernel what is wrong with it: ``has no source for cuda.``"""
         return SuiteError(f"Kernel {self.name!r} {problem}")
 
     def _check_steps(self) -> None:
@@ -352,7 +352,7 @@ def _cpp(value: Value) -> str:
 
 
 def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
-    """A case that was planned without a device, with what is known on one."""
+    """Return a case that was planned without a device, with what is known on one."""
     plain = replace(case, macros={}, device_facts=device)
     return with_macros(kernel, plain, {**kernel.macros, **case.macros})
 

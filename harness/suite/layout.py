@@ -59,7 +59,7 @@ def element_bits(name: str) -> int:
 
 
 def integer_limits(name: str) -> tuple[int, int] | None:
-    """The least and the largest integer of a dtype; None for one that is not of integers."""
+    """Return the least and the largest integer of a dtype; None for one that is not of integers."""
     if name in _PACKED:
         return (-8, 7) if name == "int4" else (0, 15)
     dtype = numpy_dtype(name)
@@ -156,7 +156,7 @@ class Layout:
         return tuple(reversed(steps) if self.order == "C" else steps)
 
     def pack(self, array: NDArray[Any], padding: int) -> NDArray[np.uint8]:
-        """The bytes of an array as they lie in memory; those between lines are `padding`."""
+        """Return the bytes of an array as they lie in memory; those between lines are `padding`."""
         import numpy as np
 
         ordered = array if self.order == "C" else array.T
@@ -174,7 +174,7 @@ class Layout:
         return whole.reshape(-1)
 
     def unpack(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """An array of these bytes; a view of them where it can be."""
+        """Return an array of these bytes; a view of them where it can be."""
         import numpy as np
 
         dtype = numpy_dtype(self.dtype)

@@ -68,7 +68,7 @@ def remember(folder: Path, suite: Suite) -> None:
 
 
 def known_suites(folders: Iterable[Path]) -> Iterator[KnownSuite]:
-    """The suite of each folder, where it was ever loaded."""
+    """Yield the suite of each folder, where it was ever loaded."""
     for folder in folders:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             yield msgspec.json.decode(read_regular(_file(folder)), type=KnownSuite)
@@ -79,7 +79,7 @@ def _file(folder: Path) -> Path:
 
 
 def load_folder(folder: Path) -> Suite:
-    """Return the suite whose suite.py lies in `folder`. Raises SuiteError, whose log has the traceback."""
+    """Return the suite whose suite.py is in `folder`. Raises SuiteError, whose log has the traceback."""
     folder = folder.resolve()
     file = _present(folder) / "suite.py"
     name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
@@ -252,7 +252,7 @@ def begin(
 
 
 def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:
-    """The tree of a commit with the suite.py of another, and with the preludes that it names."""
+    """Return the tree of a commit with the suite.py of another, and with the preludes that it names."""
     source = None if suite_from == WORKING_TREE else suite_from
     inside = _inside(path, repository)
     named = (os.path.normpath(inside / name) for name in _preludes(path, repository, source))
@@ -282,7 +282,7 @@ def _check_absolute(suite: Suite, repository: Path) -> None:
 
 
 def _inside(path: Path, repository: Path) -> Path:
-    """The suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
+    """Return the suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
     if path.is_relative_to(repository):
         return path.relative_to(repository)
     around = _repository_around(path)
@@ -292,13 +292,13 @@ def _inside(path: Path, repository: Path) -> Path:
 
 
 def _repository_around(path: Path) -> Path | None:
-    """The top folder of the repository around a folder, which may be gone; None outside any."""
+    """Return the top folder of the repository around a folder, which may be gone; None outside any."""
     around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
     return around and around.resolve()
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
-    """The folders with a suite.py below `root` that match patterns, such as kernels/*, by name."""
+    """Return the folders with a suite.py below `root` that match patterns, such as kernels/*, by name."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         folders = sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern

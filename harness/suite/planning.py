@@ -169,7 +169,7 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
 
 
 def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:
-    """The launch of one block."""
+    """Return the launch of one block."""
     block = _extents(kernel, f"block{of}", launched.block, case)
     shared = computed(kernel.name, "dynamic_shared_bytes", launched.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
@@ -178,7 +178,7 @@ def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Laun
 
 
 def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
-    """The case of a kernel that was built."""
+    """Return the case of a kernel that was built."""
     assert case.device_facts is not None
     if resident_blocks == 0:
         raise LaunchError(
@@ -228,7 +228,7 @@ class SuitePair(NamedTuple):
     head: LoadedSuite
 
     def asked(self, patterns: Sequence[str] = ()) -> LoadedSuite:
-        """The side that says which sizes fit: head, unless only base has what is selected."""
+        """Return the side that says which sizes fit: head, unless only base has what is selected."""
         return self.head if plan(self.head.suite, patterns) else self.base
 
     def plans(
@@ -260,7 +260,7 @@ def load_suites(
     suite_from: str | None = None,
     on_broken: Callable[[SuiteError], object] | None = None,
 ) -> list[LoadedSuite]:
-    """The suites of the project, at least one. Raises SuiteError, UsageError.
+    """Return the suites of the project, at least one. Raises SuiteError, UsageError.
 
     With `suite_from`, a commit or WORKING_TREE, kernels are the commit's and suites those of `suite_from`.
     With `on_broken`, a suite that does not load costs the others nothing: `on_broken` gets its error.

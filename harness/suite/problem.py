@@ -50,7 +50,7 @@ def twice_in(names: Sequence[str]) -> str | None:
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
-    """The number of tiles of `divisor` elements that cover `dividend` elements."""
+    """Return the number of tiles of `divisor` elements that cover `dividend` elements."""
     return -(-dividend // divisor)
 
 
@@ -167,7 +167,7 @@ class Scalar:
         self.dtype = dtype
 
     def passed(self, name: str, value: Any) -> float:
-        """A value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
+        """Return a value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
         plain = number(value)
         wrong = f"Scalar {name!r} is {value!r}; expected"
         if isinstance(plain, bool) or not isinstance(plain, (int, float)):
@@ -327,7 +327,7 @@ class Problem:
         return made
 
     def seeded(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
-        """The inputs by name, as data() makes them of a seed."""
+        """Return the inputs by name, as data() makes them of a seed."""
         import numpy as np
 
         return self.data(case, np.random.default_rng(seed))
@@ -365,7 +365,7 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """True where its author says what outputs are held to. Cases without it are left out."""
+        """True where the suite says what its outputs are compared with. Cases without it are left out."""
         return type(self).reference is not Problem.reference
 
     @property
@@ -385,7 +385,7 @@ class Problem:
     else:
 
         def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
-            """The right answer in float64: the one output, or outputs by name.
+            """Return the right answer in float64: the one output, or outputs by name.
 
             A problem may name a function of the repository in its place, ``reference =
             ReferenceFunction(file, name)``, or say ``reference = "base"``: then head's outputs are compared
@@ -396,7 +396,7 @@ class Problem:
             )
 
     def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
-        """The largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
+        """Return the largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
         return 0.0
 
     def integer_bound(self, case: Case) -> int | None:  # noqa: ARG002
@@ -418,7 +418,7 @@ class Problem:
         )
 
     def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:
-        """Every point of the axes; axes that share an Axis object move together."""
+        """Yield every point of the axes; axes that share an Axis object move together."""
         groups: dict[int, list[str]] = {}
         for name, axis in self.axes.items():
             groups.setdefault(id(axis), []).append(name)
@@ -430,7 +430,7 @@ class Problem:
 
 
 def _by_function(problem: Problem, case: Case, **inputs: Any) -> dict[str, Any]:
-    """The method `reference` of a problem whose reference is a function of the repository."""
+    """Return the method `reference` of a problem whose reference is a function of the repository."""
     function = type(problem).reference_function
     assert function is not None, "it has the method by its function"
     return function(problem, case, inputs)
@@ -490,7 +490,7 @@ def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArra
 
 
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
-    """A point of a problem's axes: a size for all of them, or sizes by name. None where it is none."""
+    """Return a point of a problem's axes: a size for all of them, or sizes by name. None where it is none."""
     axes = problem.axes
     sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
     if sizes.keys() != axes.keys():

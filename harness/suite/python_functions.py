@@ -50,7 +50,7 @@ class PythonCall:
     """Launch of a function that is itself a kernel; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
-        """The function, imported. Raises SuiteError where the file has none of that name."""
+        """Import the file and return its function. Raises SuiteError where the file has no such function."""
         found = getattr(_module(self.file), self.name, None)
         if found is None:
             names = _names(ast.parse(self.file.read_bytes()))
@@ -156,7 +156,7 @@ def _names(tree: ast.Module) -> list[str]:
 
 
 def _module(file: Path) -> Any:
-    """The module of a file, by the name that the file's own package gives it."""
+    """Return the module of a file, by the name that the file's own package gives it."""
     top = file.parent
     while (top / "__init__.py").is_file():
         top = top.parent

@@ -103,7 +103,7 @@ _TWO_WORDS = {
 
 
 def unusual_options(options: Sequence[str]) -> list[str]:
-    """The compiler options that may have it read a file: all but those known not to."""
+    """Return the compiler options that may have it read a file: all but those known not to."""
     left, waiting = [], iter(options)
     for option in waiting:
         value = next(waiting, "") if option in _TWO_WORDS else None
@@ -345,7 +345,7 @@ _UNIFORM = re.compile(r"\buniform\s+u?int\b([^;]*);")
 
 
 def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
-    """The program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
+    """Return the program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
     if problem := _not_in_parts(whole, launch, backend):
         raise LaunchError(
             f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
@@ -426,7 +426,7 @@ def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
 
 
 def _versions(needs: tuple[str, ...]) -> list[str]:
-    """A comment for each package, with its version: another version may be another program."""
+    """Return a comment for each package, with its version: another version may be another program."""
     if not needs:
         return []
     from harness.system import packages
@@ -452,7 +452,7 @@ def _values(case: Case) -> list[str]:
 
 
 def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> tuple[PythonCall, str]:
-    """The function of a file that is only read, for the framework need not be there; and its text."""
+    """Return the function of a file that is only read, for the framework need not be there; and its text."""
     from harness.system import packages
 
     file, name = Path(os.path.normpath(suite.root / source.file)), source.name or kernel.function
@@ -505,7 +505,7 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
 
 
 def _bytes_of(path: Path) -> dict[str, Any]:
-    """The `content` of a program whose file is compiled already, and its hash for a `text`."""
+    """Return the `content` of a program whose file is compiled already, and its hash for a `text`."""
     try:
         content = read_regular(path)
     except OSError as error:
@@ -516,7 +516,7 @@ def _bytes_of(path: Path) -> dict[str, Any]:
 
 
 def _numbered(path: Path) -> str:
-    """The text of a file as it is, for a compiler that finds what it includes."""
+    """Return the text of a file as it is, for a compiler that finds what it includes."""
     return f'#line 1 "{path.name}"\n{_text(path)}'
 
 

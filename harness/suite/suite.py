@@ -47,7 +47,7 @@ class Rung:
 
     @property
     def swept(self) -> bool:
-        """True where it stands for many configurations, which only a sweep has."""
+        """True where the rung is the average of many configurations, which only a sweep has."""
         return self.average is not None
 
 
@@ -78,7 +78,7 @@ class Ladder:
     sizes: int | Mapping[str, int] | None = None
     """The sizes of rungs that do not say their own."""
     against: str = ""
-    """A kernel that the others are held against at every size: a line a size, not a line a rung."""
+    """Kernel that the others are compared with at every size: a line for each size, not for each rung."""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class Suite:
                 self.rung_sizes(ladder, rung)
 
     def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
-        """The point of the axes that a rung is at. Raises SuiteError where it is none."""
+        """Return the point of the axes that a rung is at. Raises SuiteError where it is none."""
         given = ladder.sizes if rung.sizes is None else rung.sizes
         point = point_of(self.problem, given)
         if point is None:
@@ -181,7 +181,7 @@ class Suite:
         return {kernel.name: kernel for kernel in self.kernels}
 
     def library_for(self, kernel: Kernel) -> Kernel | None:
-        """The vendor's own kernel that a kernel is held against: the first one of the same dtype."""
+        """Return the vendor's kernel to compare a kernel with: the first one of the same dtype."""
         return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
 
     def case(
@@ -199,7 +199,7 @@ class Suite:
         return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
 
     def own(self, case: Case) -> Case:
-        """A case of this suite or of another, with this suite's name and scalars."""
+        """Return a case of this suite or of another, with this suite's name and scalars."""
         of_this = replace(case, suite=self.name, scalars={})
         scalars = {}
         for name, scalar in self.problem.scalars.items():

@@ -95,7 +95,7 @@ class ProblemData(msgspec.Struct, frozen=True):
 
 class SourceData(msgspec.Struct, frozen=True):
     kind: Literal["generated", "function", "library", "triton", "torch", "cupy", "numba"]
-    """The keys of _SOURCE_KINDS: a process that is not to be trusted tells no other."""
+    """Keys of _SOURCE_KINDS. An untrusted process may name no other."""
     file: str = ""
     name: str = ""
     needs: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class Functions:
         return self.suite.problem
 
     def plain(self, value: Any) -> Any:
-        """A value as JSON has it: functions by number, what JSON does not have by its text."""
+        """Return a value as JSON has it: functions by number, what JSON does not have by its text."""
         if isinstance(value, Mapping):
             return {key: self.plain(each) for key, each in value.items()}
         if isinstance(value, (tuple, list)):
@@ -224,7 +224,7 @@ class Functions:
         return value if type(value) in _PLAIN else msgspec.to_builtins(Unknown(repr(value)))
 
     def fields(self, owner: object, names: Iterable[str]) -> dict[str, Any]:
-        """The fields that an object has of these names, as JSON has them."""
+        """Return the fields that an object has of these names, as JSON has them."""
         return {name: self.plain(getattr(owner, name)) for name in names if hasattr(owner, name)}
 
     def number(
@@ -233,7 +233,7 @@ class Functions:
         convert: Callable[[Any], Any] = lambda value: value,
         name: str = "",
     ) -> Any:
-        """A function by its number; what it returns is converted before it is told."""
+        """Return a function by its number; what it returns is converted before it is told."""
         self.all.append(lambda case, *more: convert(function(case, *more)))
         name = name or str(getattr(function, "__name__", "<lambda>"))
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
@@ -299,7 +299,7 @@ class _NotingCase(Case):
 
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:
-    """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
+    """Return the suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
     functions.suite, problem = suite, suite.problem
     function = problem.reference_function
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
@@ -580,7 +580,7 @@ class Loading:
         return reply
 
     def _lost(self, lost: LostError, doing: str) -> SuiteError:
-        """The error, once the process is gone."""
+        """Return the error, once the process is gone."""
         messages = {
             "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
             "loop, or wait for something? Give it more with --timeout.",

@@ -145,7 +145,7 @@ def _parsed(content: bytes) -> bytes:
 
 
 def files_outside(suite: Suite) -> set[Path]:
-    """The files outside the suite's folder that a build can read: preludes, and what is included."""
+    """Return the files outside the suite's folder that a build can read: preludes, and what is included."""
     found: set[Path] = set()
     sources = (file for kernel in suite.kernels for file in kernel.files)
     wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]

@@ -99,7 +99,7 @@ class TamperCheck:
 
 
 def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[FunctionType], list[object]]:
-    """The functions that have this part, and the part of each."""
+    """Return the functions that have this part, and the part of each."""
     found = {function: getattr(function, part) for function in functions}
     having = {function: copy(value) for function, value in found.items() if value is not None}
     return list(having), list(having.values())

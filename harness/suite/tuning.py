@@ -146,7 +146,7 @@ def _brought_expression(text: str) -> str | Callable[[Case], bool]:
 def _rule(
     restriction: Callable[..., Any], call: Callable[[dict[str, Value]], Any], names: tuple[str, ...]
 ) -> Callable[[Case], bool]:
-    """A rule that is called what the restriction is called."""
+    """Return a rule that is called what the restriction is called."""
 
     @wraps(restriction, updated=())
     def rule(case: Case) -> bool:

@@ -43,7 +43,7 @@ def own_code() -> str:
 
 
 def export_root(folder: Path) -> Path | None:
-    """The top of the exported commit that holds `folder`; None where none does."""
+    """Return the top of the exported commit that holds `folder`; None where none does."""
     tops = (top for top in (folder, *folder.parents) if top.parent.name == EXPORTS)
     return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
 
@@ -89,7 +89,7 @@ class Manifest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each header's content, by path."""
     folders: tuple[str, ...] = ()
-    """Folders that the compiler was told to search, beside the headers' own."""
+    """Folders that the compiler searches, beside the headers' own."""
     asked: tuple[str, ...] = ()
     """Further names that a header asks for, there or not."""
     found: str = ""

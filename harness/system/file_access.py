@@ -105,7 +105,7 @@ or the names in a folder."""
 
 
 def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
-    """The paths that an event names. What a command reads beyond its line is not known."""
+    """Yield the paths that an event names. What a command reads beyond its line is not known."""
     match event, arguments:
         case "open", (path, _, flags):
             if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
@@ -184,7 +184,7 @@ def _check(opened: Iterable[str]) -> None:
 
 
 def _is_stray(path: Path) -> bool:
-    """Tell whether a path lies in the working tree while commits are measured."""
+    """Tell whether a path is in the working tree while commits are measured."""
     real = Path(os.path.realpath(path))
     if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
         return False
@@ -226,7 +226,7 @@ _HARNESS = Path(__file__).resolve().parent.parent
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
-    """The folders of packages, of the interpreter and of the harness itself."""
+    """Return the folders of packages, of the interpreter and of the harness itself."""
     found = {sys.prefix, sys.base_prefix, sys.exec_prefix, site.getusersitepackages()}
     found.update(site.getsitepackages())
     return (_HARNESS, *(Path(os.path.realpath(place)) for place in sorted(found)))

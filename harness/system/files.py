@@ -40,7 +40,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """All of a file. Raises OSError as open_regular does, and for one of more than `most_bytes`."""
+    """Return all of a file. Raises OSError as open_regular does, and for one of more than `most_bytes`."""
     with open_regular(path) as file:
         # Room is made for as many bytes as are asked for, so not for all that there might be.
         size = os.fstat(file.fileno()).st_size

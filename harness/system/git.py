@@ -22,7 +22,7 @@ _ELSEWHERE = {
 """Hooks of git set these; they would silently point every command at another repository."""
 
 _LAST_S = 253_402_300_799
-"""The end of the year 9999: git takes dates of which a calendar knows nothing."""
+"""The end of the year 9999. git accepts later dates, which no calendar has."""
 
 _resolved: set[tuple[Path, str]] = set()
 """Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
@@ -80,7 +80,7 @@ def run(
 
 
 def repository_of(path: Path) -> Path | None:
-    """The top folder of the repository that holds `path`; None outside any."""
+    """Return the top folder of the repository that holds `path`; None outside any."""
     folder = (path if path.is_dir() else path.parent).resolve()
     if (known := _tops.get(folder)) and (known / ".git").exists():
         return known
@@ -96,7 +96,7 @@ def repository_of(path: Path) -> Path | None:
 
 
 def resolve(repository: Path, revision: str) -> str:
-    """The full hash of a commit named by `revision`."""
+    """Return the full hash of a commit named by `revision`."""
     if (repository, revision) in _resolved:
         return revision
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -124,7 +124,7 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 
 
 def committed_at(repository: Path, commit: str) -> str:
-    """The committer's date of a commit, ISO 8601."""
+    """Return the committer's date of a commit, ISO 8601."""
     return ask(repository, "log", "--no-walk", "--format=%cI", commit, "--").decode().strip()
 
 
@@ -169,7 +169,7 @@ def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
 
 
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The paths that each commit, given by its full hash, has otherwise than its first parent."""
+    """Return the paths that each commit, given by its full hash, has otherwise than its first parent."""
     if not commits:  # git would take HEAD
         return {}
     how = ("--no-walk=unsorted", "--diff-merges=first-parent", "--name-only", "--no-renames")
@@ -180,13 +180,13 @@ def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def files(repository: Path, commit: str) -> list[str]:
-    """Every file of a commit, by its path in the repository."""
+    """Return every file of a commit, by its path in the repository."""
     listed = ask(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     return [name.decode(errors="surrogateescape") for name in listed.split(b"\0") if name]
 
 
 def read(repository: Path, commit: str, path: str) -> bytes | None:
-    """A file's content at a commit; None where there is none."""
+    """Return a file's content at a commit; None where the commit has no such file."""
     try:
         return ask(repository, "cat-file", "blob", f"{commit}:{path}")
     except GitError:
@@ -202,7 +202,7 @@ def has(repository: Path, commit: str, path: str) -> bool:
 
 
 def first_parents(repository: Path, revision: str) -> list[Commit]:
-    """Every commit on the line of first parents, oldest first. Raises GitError."""
+    """Return every commit on the line of first parents, oldest first. Raises GitError."""
     commit = resolve(repository, revision)
     # Neither a name nor a subject can hold a line's end.
     logged = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
@@ -222,7 +222,7 @@ def is_commit(repository: Path, revision: str) -> bool:
 
 
 def user_name(repository: Path) -> str:
-    """Who commits there, as git is told; empty where it is not."""
+    """Return who commits in a folder, by git's configuration; empty without one."""
     try:
         return ask(repository, "config", "user.name").decode(errors="replace").strip()
     except GitError:

@@ -25,7 +25,7 @@ def lacking(needs: Sequence[str], groups: Sequence[Sequence[str]] = ()) -> str:
 
 
 def first_installed(names: Sequence[str]) -> str | None:
-    """The first of these packages that is installed."""
+    """Return the first of these packages that is installed."""
     return next((name for name in names if _version(name) != "absent"), None)
 
 

@@ -40,7 +40,7 @@ _STEP_S = 0.01
 _BRIEFLY_S = 0.001
 """Time between two looks whether a process that is killed has ended."""
 _PATIENCE_S = supervisor.PATIENCE_S + 1
-"""Time in which a supervisor that is told to end has ended."""
+"""Time in which a supervisor must end after a request, in seconds."""
 _READ_BYTES = 2**20
 _SUPERVISOR = str(Path(supervisor.__file__))
 
@@ -84,7 +84,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 def failure(error: HarnessError) -> Failed:
-    """The error as a reply."""
+    """Return the error as a reply."""
     return Failed(
         reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code, side=error.side
     )
@@ -100,7 +100,7 @@ class LostError(Exception):
 
 @functools.cache
 def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
-    """A decoder of what may come in reply to a kind of request."""
+    """Return a decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
     return msgspec.json.Decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
@@ -452,7 +452,7 @@ class Process(_Child):
                 raise LostError("timed-out")
 
     def _lost(self, deadline: float) -> LostError:
-        """The error where it answers no more."""
+        """Return the error where it answers no more."""
         how = self._how_it_ended()
         return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # as type checkers know it without an import
     from typing import NoReturn
 
 NOBODY = "-"
-"""CONTROL of a process that runs without a supervisor, because a supervisor stands further up."""
+"""CONTROL of a process without a supervisor of its own, because one of its ancestors is a supervisor."""
 PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
@@ -56,7 +56,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below a process, parents first, so that no shell tells of a killed child."""
+    """Yield the processes below a process, parents first, so that no shell reports a killed child."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
@@ -175,7 +175,7 @@ def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
 
 
 def _reaped(child: int) -> int | None:
-    """Reap whatever has ended, and return the child's return code, once it has."""
+    """Reap every ended process, and return the child's return code once the child has ended."""
     code: int | None = None
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:

@@ -19,5 +19,5 @@ def side_by_side(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 @functools.cache
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """Return a process's own threads: a process that is forked has none of its parent's."""
+    """Return a process's own threads. A forked process has no thread of its parent's."""
     return ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="side-by-side")

@@ -1,4 +1,4 @@
-"""A comment that asks for a measurement, and what whoever wrote it is told."""
+"""A comment that asks for a measurement, and the answer to its author."""
 
 from __future__ import annotations
 

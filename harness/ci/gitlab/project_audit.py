@@ -39,7 +39,7 @@ def _every(asking: Asking, *parts: str) -> list[Any]:
 
 
 def _protected(branch: str = "") -> Find:
-    """Nobody below a maintainer pushes to a branch, by default the default branch, and nobody by force."""
+    """Only maintainers push to a branch, by default the default branch, and no push is forced."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
         name = branch or asking.default_branch

@@ -58,7 +58,7 @@ def _backend(name: str) -> Iterator[Backend]:
 
 
 def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
-    """Every backend's devices, or why it has none."""
+    """Return every backend's devices, or why it has none."""
     found = []
     for name in names:
         try:

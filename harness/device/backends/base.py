@@ -42,12 +42,12 @@ def as_bits(argument: Argument) -> Argument:
 
 
 def as_python(argument: Argument) -> Any:
-    """An address or a number as Python's; what a setup gave as it is."""
+    """Return an address or a number as Python's; what a setup gave as it is."""
     return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def host_resources(program: Program, arch: str) -> Resources:
-    """The resources of a function of the host, of which no compiler tells more than an identity."""
+    """Return the resources of a function of the host, of which no compiler tells more than an identity."""
     code = program.python.code_sha256 if program.python else program.sha256
     return Resources(binary_sha256=hashlib.sha256(f"{arch}\n{code}".encode()).hexdigest())
 
@@ -127,7 +127,7 @@ class Device(Protocol):
     guard_bytes: int = 2**20
     """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
-    """True where times depend on how long the device has been busy; else warming up tells nothing."""
+    """True where times depend on how long the device has been busy; otherwise warm-up has no effect."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
         """Compile into the cache, unless it is there or the device has none. Several threads may call it."""
@@ -146,7 +146,7 @@ class Device(Protocol):
     def allocate(self, size_bytes: int) -> Memory: ...
 
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
-        """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
+        """Return a part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
 
     def address(self, memory: Memory) -> int | None:  # noqa: ARG002
         """Return the address of an allocation; None where there are none."""
@@ -221,14 +221,14 @@ class Device(Protocol):
         return None
 
     def tick_ns(self) -> float:
-        """The smallest step of the clock, measured."""
+        """Return the smallest step of the clock, measured."""
 
     def globaltimer_tick_ns(self) -> float | None:
-        """The smallest step of the time in stamps, measured; None without stamps."""
+        """Return the smallest step of the time in stamps, measured; None without stamps."""
         return None
 
     def context_limits(self) -> dict[str, str]:
-        """The limits of the device's context by name; none where the backend has no such limits."""
+        """Return the limits of the device's context by name; none where the backend has no such limits."""
         return {}
 
     def synchronize(self) -> None:

@@ -70,7 +70,7 @@ from PyPI that lacks a program of its own, as 13.0.85 does."""
 
 @functools.cache
 def path() -> str | None:
-    """The program on PATH, else the toolkit's, else the package's from PyPI; None where there is none."""
+    """Return the program from PATH, the toolkit or the package of PyPI, in this order; None without one."""
     toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     return (
         shutil.which("compute-sanitizer")
@@ -80,7 +80,7 @@ def path() -> str | None:
 
 
 def program() -> str:
-    """The program. Raises DeviceError where there is none, or one that is too old."""
+    """Return the program. Raises DeviceError where it is missing or too old."""
     found = path()
     if found is None:
         raise DeviceError(
@@ -150,7 +150,7 @@ def _messages(text: str) -> Iterator[str]:
 
 
 def _kind(first: str) -> Kind | None:
-    """The kind of finding that a message's first line tells; None where it is not about a kernel."""
+    """Return the kind of finding by a message's first line; None where the message is not about a kernel."""
     kind = next((kind for words, kind in _KINDS.items() if words in first), None)
     return kind or (None if first.startswith(_ASIDE) else "other")
 
@@ -186,6 +186,6 @@ def _race(message: str) -> tuple[str, int]:
 
 
 def _place(text: str) -> str:
-    """The first place that is not in a header of the toolkit's, where barriers lie."""
+    """Return the first place that is not in a header of the toolkit's, where barriers lie."""
     places = [f"{Path(each['file']).name}:{each['line']}" for each in _PLACE.finditer(text)]
     return next((each for each in places if "_intrinsics.h" not in each), places[0] if places else "")

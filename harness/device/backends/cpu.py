@@ -139,7 +139,7 @@ class CpuDevice(HostMemory):
 
 
 def _as_host(parameter: Parameter, argument: Argument) -> Any:
-    """An array as its layout says, a number as Python's; what a setup gave as it is."""
+    """Return an array as its layout says, a number as Python's; what a setup gave as it is."""
     if parameter.layout is not None:
         return parameter.layout.unpack(argument)
     return as_python(argument)

@@ -48,7 +48,7 @@ class Section(NamedTuple):
     flags: int
     size: int
     content: bytes
-    """Empty where the file holds none of the section."""
+    """Content of the section; empty where the file has no such section."""
     info: int
     """Information by the section's kind, such as a kernel's registers."""
 
@@ -109,7 +109,7 @@ def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, in
 def _pointed_at(
     held: Sequence[Section], section: str, names: Sequence[str]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """The relocations with symbols by name: their numbers move when another kernel is added."""
+    """Yield the relocations with symbols by name: their numbers move when another kernel is added."""
     for offset, kind, number, addend in relocations(held, section):
         yield offset, kind, names[number], addend
 
@@ -217,7 +217,7 @@ def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def built_for(binary: bytes) -> str | None:
-    """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
+    """Return the architecture that ptxas built a cubin for; None where the file does not say."""
     with suppress(*DAMAGE):
         notes = (each.content for each in sections(binary) if each.name.startswith(".note.nv"))
         if match := _TARGET.search(b"".join(notes)):

@@ -81,7 +81,7 @@ class _DwarfReader:
 
 
 def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[LineEntry]:
-    """The lines of one unit, of sequences whose address stands at one of these places."""
+    """Yield the lines of one unit, of sequences whose address stands at one of these places."""
     read = _DwarfReader(program, begin)
     end = begin + 4 + read.fixed("<I")
     if read.fixed("<H") not in _VERSIONS:

@@ -73,7 +73,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def open_device(index: int) -> NullDevice:
-    """The device, as the script says. Raises ConfigError for a script that cannot be read."""
+    """Return the device, as the script says. Raises ConfigError for a script that cannot be read."""
     script: Any = {}
     if path := os.environ.get("HARNESS_NULL_SCRIPT"):
         try:

@@ -62,7 +62,7 @@ class SimulatedNoise:
         self.cycles += duration_ns * self.clock_mhz / 1e3
 
     def _state(self) -> float:
-        """The factor by which the card's state lengthens a time; also changes the clock's rate."""
+        """Return the factor by which the card's state lengthens a time; also changes the clock's rate."""
         if self.kind == "drifting":
             self.clock_mhz = FULL_CLOCK_MHZ / (1 + _DRIFT_PER_S * self.now_ns / 1e9)
         elif self.kind == "bimodal":

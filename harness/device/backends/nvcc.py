@@ -47,7 +47,7 @@ _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<
 
 
 def path() -> str | None:
-    """The nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
+    """Return the nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
     return next(paths(), None)
 
 
@@ -110,7 +110,7 @@ def _place_size_and_time(file: Path) -> str:
 
 
 def environment() -> tuple[str, ...]:
-    """The variables that change what nvcc makes, as NAME=value, where they are set."""
+    """Return the variables that change what nvcc makes, as NAME=value, where they are set."""
     return tuple(
         f"{name}={os.environ[name]}" for name in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(name)
     )
@@ -165,7 +165,7 @@ def cubin(
 
 
 def library(program: Program, options: Sequence[str], arch: str) -> bytes:
-    """The shared library that a program for the host becomes. Raises BuildError likewise."""
+    """Return the shared library that a program for the host becomes. Raises BuildError likewise."""
     nvcc, number = _needed(program), arch.removeprefix("sm_")
     # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
     target = f"arch=compute_{number},code=sm_{number}"
@@ -383,7 +383,7 @@ def entry(program: Program, binary: bytes) -> str:
 
 
 def entry_among(program: Program, symbols: Collection[str]) -> str:
-    """The symbol of a program's kernel among these. Raises BuildError as `entry` does."""
+    """Return the symbol of a program's kernel among these. Raises BuildError as `entry` does."""
     if program.instance:
         return _instance_among(program, symbols)
     if program.function in symbols:
@@ -423,7 +423,7 @@ def _names(mark: str, symbol: str) -> bool:
 
 
 def demangled(symbol: str) -> str:
-    """A symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
+    """Return a symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
     demangle = _demangle()
     text = demangle(symbol.encode(), None, None, None) if demangle and symbol.startswith("_Z") else None
     return symbol if text is None else str(text.decode(errors="replace"))

@@ -134,7 +134,7 @@ def _handles() -> list[Any]:
 
 
 def _name_of(named: Any) -> str:
-    """The name of a platform or device, or why it is unavailable."""
+    """Return the name of a platform or device, or why it is unavailable."""
     return text_of(lambda: named.name)
 
 
@@ -334,7 +334,7 @@ class OpenCLDevice(Device):
         self._enqueue(built, launch, arguments)
 
     def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
-        """The events of the first and of the last part."""
+        """Return the events of the first and of the last part."""
         ends = [self._enqueue_one(*step) for step in sequence(built, launch, arguments)]
         return ends[0][0], ends[-1][1]
 

@@ -80,7 +80,7 @@ def _moderngl() -> Any:
 
 
 def _egl(index: int) -> Any:
-    """A context of EGL's device of that number. Raises Exception, in words only, as glcontext does."""
+    """Return a context of EGL's device of that number. Raises Exception, in words only, as glcontext does."""
     os.environ.setdefault("EGL_LOG_LEVEL", "fatal")  # Mesa else tells standard error what it tries
     from glcontext import egl
 
@@ -94,7 +94,7 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """Return the number of EGL's devices. Raises DeviceError where there is none."""
+    """Return the number of EGL's devices. Raises DeviceError without one."""
     _moderngl()
     try:
         _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have
@@ -172,7 +172,7 @@ class GLContext:
         self._check(what, refused)
 
     def describe(self) -> DeviceInfo:
-        """The device, by a spec that has no number yet: `_found` gives one."""
+        """Return the device, by a spec that has no number yet: `_found` gives one."""
         import psutil
 
         info = self.mgl.info
@@ -232,7 +232,7 @@ class GLContext:
             raise refused(f"{what}: OpenGL refused it ({_ERRORS.get(error, hex(error))}).")
 
     def error(self) -> int:
-        """The first error since it was last asked for; 0 for none."""
+        """Return the first error since it was last asked for; 0 for none."""
         errors = [int(self.call("glGetError"))]
         while errors[-1] != _NO_ERROR and len(errors) < 9:  # a lost context may go on telling so
             errors.append(int(self.call("glGetError")))
@@ -245,13 +245,13 @@ class GLContext:
         return int(self.call("glGetGraphicsResetStatus"))
 
     def integer(self, name: int) -> int:
-        """A limit; 0 where OpenGL does not know it."""
+        """Return a limit; 0 where OpenGL does not know it."""
         value = ctypes.c_int64(0)
         self.call("glGetInteger64v", name, ctypes.byref(value))
         return 0 if self.error() else value.value
 
     def _uuid(self) -> str | None:
-        """The card's UUID as NVML writes it."""
+        """Return the card's UUID as NVML writes it."""
         if "GL_EXT_memory_object" not in self._extensions:
             return None
         found = (ctypes.c_ubyte * 16)()
@@ -528,7 +528,7 @@ class OpenGLDevice(Device):
 
 
 def _with_names(log: str, text: str) -> str:
-    """A compiler's log with the names of files for their numbers: lines begin 0:12(3) or 0(12)."""
+    """Return a compiler's log with the names of files for their numbers: lines begin 0:12(3) or 0(12)."""
     names = dict(_FILE.findall(text))
     return _PLACE.sub(lambda place: f"{names.get(place[1], place[1])}{place[2]}", log)
 

@@ -122,7 +122,7 @@ def _compiler() -> str:
 
 
 def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:
-    """The kernel's text in the host's C++, and a function that calls it on arrays."""
+    """Return the kernel's text in the host's C++, and a function that calls it on arrays."""
     text = re.sub(r"#pragma unroll(?!\s*\d)", "#pragma GCC unroll 64", made.text)
     text = text.replace("#pragma unroll", "#pragma GCC unroll")
     # Shared memory of a size that the launch gives is defined where the threads are run.

@@ -87,7 +87,7 @@ class Code:
     """Equal for two kernels that are the same to the card: see `cubin.kernel_code`."""
     instructions: Instructions | None = None
     problem: str = ""
-    """Reason for unknown instructions; empty where nobody asked for them."""
+    """Reason for unknown instructions; empty where they were not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ class Build:
     """Warnings of ptxas."""
     code: Code | None = None
     library_sha256: str = ""
-    """Hash of what a host library is made of: nothing more is told of one."""
+    """Hash of the sources of a host library, which is the only known fact of one."""
 
 
 def check_arch(arch: str) -> str:
-    """An architecture as nvcc calls it. Raises UsageError for what is none."""
+    """Return an architecture as nvcc calls it. Raises UsageError for an unknown one."""
     if not _ARCH.match(arch):
         raise UsageError(f"{arch!r} is no architecture: expected the form sm_86 or sm_90a.")
     return arch
@@ -167,7 +167,7 @@ def builds(
 
 
 def _disassembled(found: Sequence[tuple[Build, Listed | None]], pool: ThreadPoolExecutor) -> list[Build]:
-    """The builds with what their instructions are."""
+    """Return the builds with what their instructions are."""
     by_arch: dict[str, list[Listed]] = {}
     for build, code in found:
         if code is not None:
@@ -189,7 +189,7 @@ def _with_instructions(build: Build, instructions: Instructions | BuildError) ->
 def _programs(
     kernel: Kernel, cases: Sequence[PlannedCase], arch: str, making: Making
 ) -> list[tuple[Build, Program | None]]:
-    """Return each program for an architecture with all its cases; or why there is none."""
+    """Return each program for an architecture with all its cases, or the reason why there is no program."""
     build = Build(kernel=kernel.name, arch=arch, status="built")
     if why := next(_refusals(kernel, arch), None):
         ids = tuple(each.case.id for each in cases)

@@ -50,7 +50,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseWork:
-    """Work of a case, whatever its kernel."""
+    """Work of a case, for any kernel."""
 
     flop: int | None
     read_bytes: int

@@ -34,7 +34,7 @@ class Demand:
     """Reasons for missing parts."""
 
     def worst(self, space: str) -> Access | None:
-        """The access to global or to shared memory that a warp pays most for."""
+        """Return the access to global or to shared memory that a warp pays most for."""
         found = [each for each in self.accesses if each.space == space]
         if space == "shared":
             return max(found, key=lambda each: each.conflicts, default=None)

@@ -105,7 +105,7 @@ def _same(base: StaticFacts, head: StaticFacts) -> bool:
 
 
 def _numbers(facts: StaticFacts) -> Mapping[str, float]:
-    """The figures of a build that are known, by name."""
+    """Return the figures of a build that are known, by name."""
     used, code, held = facts.build.usage, facts.build.code, facts.residency
     found: dict[str, float] = {}
     if used:
@@ -198,6 +198,6 @@ def _instructions(facts: StaticFacts) -> Instructions | None:
 
 
 def _place(places: Mapping[str, str], *operations: str) -> str:
-    """The source line of the first of these operations that there is."""
+    """Return the source line of the first of these operations that there is."""
     kinds: Iterable[str] = (kind for name in operations for kind in places if kind.startswith(f"{name}."))
     return next((places[kind] for kind in kinds), "")

@@ -33,13 +33,13 @@ TIMEOUT_S = 120.0
 
 @functools.cache
 def path() -> str | None:
-    """The nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
+    """Return the nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
     return shutil.which("nvdisasm") or nvcc.packaged(PACKAGE, "nvdisasm")
 
 
 @functools.cache
 def version() -> str:
-    """The version of nvdisasm; empty where there is none."""
+    """Return the version of nvdisasm, or "" without nvdisasm."""
     if path() is None:
         return ""
     found = re.search(r"\bV([\d.]+)", _run("--version"))

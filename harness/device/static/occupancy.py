@@ -20,7 +20,7 @@ WARP = 32
 _MIB = 2**20
 _FILE = "harness/device/static/occupancy.py"
 REGISTERS = 65_536
-"""Registers of a multiprocessor, in four parts that share none of theirs."""
+"""Registers of a multiprocessor. It has four parts, which share no registers."""
 THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256

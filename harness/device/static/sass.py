@@ -39,7 +39,7 @@ _MEMORY = {
     **dict.fromkeys(("STG", "ST"), "STG"),
     **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
 }
-"""Accesses told by width, and their names. A generic access counts as one to global memory."""
+"""Names of accesses by width. A generic access counts as one to global memory."""
 LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
 """The accesses that go through a multiprocessor's load/store units: constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
@@ -58,7 +58,7 @@ class Instruction:
     """Target of a jump, where it says."""
 
     def moved(self, by: int) -> Instruction:
-        """The same instruction where the kernel begins elsewhere."""
+        """Return the same instruction where the kernel begins elsewhere."""
         return Instruction(self.at + by, self.name, None if self.target is None else self.target + by)
 
     @property
@@ -130,7 +130,7 @@ def by_width(kinds: Mapping[str, int], operation: str) -> dict[int, int]:
 
 
 def instructions_in(text: str) -> list[Instruction]:
-    """The instructions in nvdisasm's text, in order."""
+    """Return the instructions in nvdisasm's text, in order."""
     found = []
     for line in _LINE.finditer(text):
         name, operands = line["name"], line["operands"]

@@ -139,7 +139,7 @@ def _waves(card: CardModel, used: Usage, planned: Sequence[PlannedCase]) -> dict
 
 
 def _launch(planned: PlannedCase, card: CardModel, used: Usage | None) -> Launch:
-    """A case's launch on a card; where `used` is None, with any number of resident blocks."""
+    """Return a case's launch on a card; where `used` is None, with any number of resident blocks."""
 
     def resident(launch: Launch) -> int:
         return residency(card, launch, used.registers, used.shared_bytes).blocks if used else 1

@@ -25,7 +25,7 @@ _at_ns = attrgetter("at_ns")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """Limits of the device, as far as it tells."""
+    """Limits of the device, as far as it reports them."""
 
     max_sm_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None

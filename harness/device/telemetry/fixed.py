@@ -1,4 +1,4 @@
-"""Probes that need no hardware: one tells the same at every moment, the other nothing and why."""
+"""Probes that need no hardware: one reports the same values each time, the other none, with a reason."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class HostProbe:
         return value
 
     def identity(self) -> Mapping[str, str]:
-        """Settings that change a processor's speed, as far as the host tells."""
+        """Settings that change a processor's speed, as far as the host reports them."""
         facts = {fact: _text(self._sysfs / path) for fact, path in _FACTS.items()}
         return {fact: text for fact, text in facts.items() if text is not None}
 

@@ -137,7 +137,7 @@ class NvmlProbe:
         return facts
 
     def limits(self) -> DeviceLimits:
-        """The card's limits, each None where the card does not tell it or cannot mean what it says."""
+        """Return the card's limits, each None where the card does not tell it or cannot mean what it says."""
         return DeviceLimits(**{each.name: self._try_fact(each.name)[0] for each in fields(DeviceLimits)})
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class NvmlProbe:
         return None
 
     def _settle(self, field: str, way: str) -> None:
-        """Begin with this way from now on, as it is the first that has told."""
+        """Begin with this way from now on, because it is the first that gave a value."""
         if field not in self._told:
             self._told.add(field)
             for earlier in takewhile(lambda each: each != way, tuple(self._ways[field])):
@@ -348,7 +348,7 @@ def _named(names: tuple[str, ...], value: int) -> str:
 
 
 def _words(value: Any) -> str:
-    """A fact as text; bytes are an older binding's, and a driver's name may be no UTF-8."""
+    """Return a fact as text; bytes are an older binding's, and a driver's name may be no UTF-8."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -22,7 +22,7 @@ from harness.integrations.asv.tracks import ANSWERS, AsvRequest
 
 
 class CheckoutEnvironment(Environment):  # type: ignore[misc]
-    """asv's view of the running interpreter, at whatever commit is asked for."""
+    """asv's view of the running interpreter, at any commit."""
 
     tool_name = "checkout"
 

@@ -200,7 +200,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
 
 
 def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[str] | None:
-    """The suites of which asv still has results of a commit; None where that cannot be known."""
+    """Return the suites of which asv still has results of a commit; None where that cannot be known."""
     try:
         left = [Results.load(str(path)) for path in folder.glob(f"{commit[:8]}-*.json")]
         same = [each for each in left if each.commit_hash == commit]

@@ -17,7 +17,7 @@ ASV = f"asv {asv.__version__}"
 
 
 def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
-    """The direction that asv compares by. Where nothing tells it, lower is better, as in asv."""
+    """Return the direction that asv compares by. An unknown direction is lower, as in asv."""
     direction = direction_of(benchmark, load_config().directions)
     return "lower" if direction == "unknown" else direction
 

@@ -222,7 +222,7 @@ def _remote_loads(tag: _Tag) -> list[tuple[str, str]]:
 
 
 def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
-    """The URLs in one attribute that the browser fetches by itself, be they local or remote."""
+    """Return the URLs in one attribute that the browser fetches by itself, be they local or remote."""
     if attribute == "style":
         return CSS_LOAD.findall(value)
     if attribute == "srcset":

@@ -178,7 +178,7 @@ class _Places:
         self._line = sorted(told)
         """Positions of the commits that asv knows, with asv's revisions."""
         self._telling = {name for name, values in graphs.get_params().items() if len(values) > 1}
-        """Names of what tells graphs apart."""
+        """Names of parameters that distinguish graphs."""
 
     def row(
         self, name: str, machine: Mapping[str, str], changes: Sequence[Change], last: float, best: float

@@ -86,7 +86,7 @@ class _Search:
     def figures(
         self, benchmarks: Any, results: Any, read: Callable[..., Any], name: str, params: Any
     ) -> list[float | None]:
-        """The figures that `read` has of a commit, as the search is to see them."""
+        """Return the figures that `read` has of a commit, as the search is to see them."""
         commit = results.commit_hash
         asked = benchmarks.benchmark_selection.get(name)
         values = {
@@ -115,7 +115,7 @@ class _Search:
         return [turned.get(place) for place in range(max(values) + 1)]
 
     def _figure(self, place: int, row: Row | None, own: float) -> float:
-        """The figure of the first commit that ran the same binary, or a commit's own."""
+        """Return the figure of the first commit that ran the same binary, or a commit's own."""
         known = (
             each.figures[place]
             for each in self._measured.values()

@@ -192,7 +192,7 @@ class SuiteTracks:
         return answers
 
     def _selected(self, asked: AsvRequest) -> set[Parameters] | None:
-        """The kernels and sizes that asv was asked for; None for all of them."""
+        """Return the kernels and sizes that asv was asked for; None for all of them."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
         for group, places in asked.selected.items():
@@ -265,6 +265,6 @@ def _answer(metric: Metric, row: Row) -> Answer:
 
 
 def label_of(sizes: Mapping[str, int]) -> int | str:
-    """A number where one will do, which asv can put on an axis."""
+    """Return a number where one will do, which asv can put on an axis."""
     label = size_label(sizes)
     return int(label) if label.isdecimal() else label

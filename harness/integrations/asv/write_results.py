@@ -59,7 +59,7 @@ class WrittenResults:
 
 
 class _UnknownError(StoreError):
-    """Something that a result file needs and nothing tells."""
+    """A fact that a result file needs and no source has."""
 
 
 def write_results(conf: Any, root: Path, results: Path, *, every: bool = True) -> WrittenResults:

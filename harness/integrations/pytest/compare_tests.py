@@ -110,7 +110,7 @@ class TestComparison:
 
 
 class _Test(msgspec.Struct, frozen=True):
-    """A benchmark, as `slot` tells of it."""
+    """A benchmark, as `slot` reports it."""
 
     test: str
     """Its node id."""
@@ -133,12 +133,12 @@ class _Test(msgspec.Struct, frozen=True):
 
 
 def _report_of(side: SideName, scratch: Path) -> Path:
-    """Return the file in which a side's process tells of its benchmarks."""
+    """Return the file to which a side's process writes its benchmarks."""
     return scratch / f"{side}.json"
 
 
 def _reported(side: SideName, scratch: Path) -> list[_Test]:
-    """Return the benchmarks that a side told of; none if it ended before it could. Raises StoreError."""
+    """Return the benchmarks that a side reported; none if it ended before. Raises StoreError."""
     path = _report_of(side, scratch)
     return converted(path, loads(path.read_bytes()), list[_Test], "the plugin") if path.exists() else []
 

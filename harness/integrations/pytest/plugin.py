@@ -503,7 +503,7 @@ class GpuSession:
             yield f"The gate {'passes' if self._passes else 'fails'}."
 
     def _gate_fails(self) -> bool:
-        """Tell whether this plugin is a reason for the gate to fail, whatever pytest's own tests do."""
+        """Tell whether the gate is one of the reasons why the session fails."""
         broken = bool(self.started and self.started.broken) or bool(self.functions.problem)
         if self._nothing_compared or self._lines or broken:
             return True
@@ -557,7 +557,7 @@ class _PytestProgress:
 
 
 def _place(node: Any, label: str) -> CaseKey:
-    """A case of one test function: node is one of its items, or its definition."""
+    """Return a case of one test function: node is one of its items, or its definition."""
     return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label
 
 

@@ -144,7 +144,7 @@ class _Batch:
 
 
 class _Silent:
-    """pytest itself shows what is finished; only waiting is told."""
+    """Reports only waiting, because pytest itself shows the finished tests."""
 
     def __init__(self, waiting: Callable[[str], None]) -> None:
         self.waiting = waiting
@@ -182,7 +182,7 @@ class CaseRunner:
         self._session: tuple[Hashable, Session] | None = None
 
     def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
-        """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
+        """Return the cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
 
         Settings are those of the nearest file upwards, else of pytest's root folder.
         """
@@ -224,14 +224,14 @@ class CaseRunner:
     def _planned(
         self, pair: SuitePair, sizes: Sequence[str], wanted: CaseOptions, *, quick: bool
     ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
-        """Every case at base and at head; without a base, of the working tree alone."""
+        """Yield every case at base and at head; without a base, of the working tree alone."""
         plans = pair.plans(wanted.patterns, sizes, quick=quick)
         base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
         for name in dict.fromkeys([*head, *base]):
             yield None if self._base is None else base.get(name), head.get(name)
 
     def device(self, config: Config) -> DeviceInfo:
-        """The device that a project is measured on. Raises UsageError, DeviceError."""
+        """Return the device that a project is measured on. Raises UsageError, DeviceError."""
         spec = self.option("perf_device") or config.device
         if spec not in self._devices:
             try:
@@ -261,7 +261,7 @@ class CaseRunner:
         return self.measured[test]
 
     def _open(self, case: GpuCase, measure: MeasureSettings | None) -> Session:
-        """The session of a case's suite; one at a time is open."""
+        """Return the session of a case's suite; one at a time is open."""
         key = (case.config, case.pair.head.path, measure)
         if self._session is None or self._session[0] != key:
             self.close()
@@ -289,7 +289,7 @@ class CaseRunner:
         return batch
 
     def compare(self, case: GpuCase) -> ComparisonResult:
-        """The comparison that a case is part of, carried out when it is first asked for.
+        """Return the comparison that a case is part of, carried out when it is first asked for.
 
         Raises HarnessError, every time, where it could not be. After an interrupt it is kept as it was then,
         and KeyboardInterrupt goes on.
@@ -343,7 +343,7 @@ def _measure_settings(case: GpuCase, rounds: int | None) -> MeasureSettings:
 
 
 def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
-    """The case with what the test requires, where that is more than what its kernel does."""
+    """Return the case with what the test requires, where that is more than what its kernel does."""
     if requires is None:
         return planned
     kernel = replace(planned.kernel, requires=requires)

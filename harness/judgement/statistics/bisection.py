@@ -28,7 +28,7 @@ BELIEVED = 0.999
 _WRONG_BY = 3.0
 """The span, in changes, over which answers that are wrong lie anywhere."""
 _MOST_TIMES = 100.0
-"""Largest factor by which an answer is believed more because it is just what an end would give."""
+"""Largest factor by which the doubt in an answer shrinks if it is just what an end would give."""
 UNLIKELY = 1e-4
 """Prior weight of a commit that touches nothing compiled, beside 1 for a commit that does."""
 MOST_ASKED = 3
@@ -41,7 +41,7 @@ _STAYS_BROKEN = 0.8
 """Probability that a commit does not build when the commit next to it does not."""
 _ROUNDING = 1e-9
 _TELLS = (1 - SURE) / 4
-"""A question whose answer is as sure as this beforehand tells nothing."""
+"""Smallest uncertainty of an answer, known beforehand, for which its question is worth asking."""
 
 Pair = tuple[int, int]
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An answer: how likely the change lies after one position, and at the other or before."""
+    """An answer: the probability that the change is after one position, and at the other or before."""
 
     after: int
     upto: int
@@ -74,7 +74,7 @@ def chance_of(effect: float, low: float, high: float, whole: float, reach: float
 
 
 def believed(low: float, high: float, whole: float) -> float:
-    """The most that an effect with such an interval is believed. All are logarithms of ratios.
+    """Return the most that an effect with such an interval is believed. All are logarithms of ratios.
 
     A wrong one lies anywhere, so seldom where the interval holds just what is expected of one of the ends.
     """
@@ -122,7 +122,7 @@ def nearest_before(position: int, positions: Sequence[int]) -> int:
 
 
 def smallest_range(likely: Floats) -> Block:
-    """The fewest suspects in a row that have what is needed to name them."""
+    """Return the fewest suspects in a row that have what is needed to name them."""
     total = np.concatenate(([0.0], np.cumsum(likely)))
     # Of each start, where it has enough, if there is so much left.
     starts = np.flatnonzero(total <= 1 - SURE + _ROUNDING)
@@ -145,7 +145,7 @@ def questions(
     asked: Counter[Pair],
     devices: int = 1,
 ) -> list[Pair]:
-    """The pairs to compare next, one for each device at the most; none where all is said that can be.
+    """Return the pairs to compare next, one for each device at the most; none where all is said that can be.
 
     `cuts` are the positions worth asking for, `measurable` all that can be, in order. Beside `broken`
     ones, which cannot, others are likely broken too.
@@ -173,7 +173,7 @@ def questions(
 
 
 def _gain(mass: float, target: float) -> float:
-    """Return what asking is worth where so much of the suspicion lies before a place: a bit at the target."""
+    """Return the value of a question with so much of the suspicion before a place: a bit at the target."""
     share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
     return float(entr(share) + entr(1 - share)) / math.log(2)
 

@@ -137,7 +137,7 @@ class Segmentation:
 
 
 def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.015) -> Segmentation:
-    """The changes of level in `values`, which has one axis and is in the order of commits.
+    """Return the changes of level in `values`, which has one axis and is in the order of commits.
 
     What is not finite or not positive is no figure, and passed over. `smallest` is the least relative change
     worth a report: one estimated to be smaller is left out, however sure. A wander of as much in 200 figures
@@ -280,7 +280,7 @@ def _change(search: ExactSearch | WindowSearch, step: LevelShift, index: Ints) -
 
 
 def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
-    """The hints that can be no other change or surer hint."""
+    """Return the hints that can be no other change or surer hint."""
     chosen: list[ChangePoint] = list(changes)
     for hint in sorted(hints, key=lambda one: one.p_value):
         if all(hint.first > other.last or hint.last < other.first for other in chosen):
@@ -294,7 +294,7 @@ def _margin(error: float, df: float) -> float:
 
 
 def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift, index: Ints) -> Brief:
-    """The stretch between two steps, against what lies beside it."""
+    """Return the stretch between two steps, compared with the levels beside it."""
     logs = search.logs
     around = np.concatenate((logs[one.low : one.at][-LEVEL:], logs[two.at : two.high][:LEVEL]))
     inside = logs[one.at : two.at]

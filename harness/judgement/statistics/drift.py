@@ -49,7 +49,7 @@ class Drift:
 
 
 def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
-    """The slide that the newest figures of `values` are in, if they are in one.
+    """Return the slide that the newest figures of `values` are in, if they are in one.
 
     What is not finite or not positive is no figure, and passed over. Raises ValueError for another number of
     axes than one.
@@ -65,7 +65,7 @@ def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
 
 
 def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: int) -> Drift | None:
-    """The slide over the newest `size` figures, one of so many windows. `place` has indices."""
+    """Return the slide over the newest `size` figures, one of so many windows. `place` has indices."""
     logs, place, earlier = all_logs[-size:], place[-size:], all_logs[:-size]
     edges = np.linspace(0, logs.size, _BLOCKS + 1).astype(np.int64)
     levels = np.array([median(logs[a:b]) for a, b in pairwise(edges)])
@@ -98,7 +98,7 @@ def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: i
 
 
 def _highest(logs: Floats, size: int) -> float:
-    """The highest level of so many figures in a row."""
+    """Return the highest level of so many figures in a row."""
     whole = logs[logs.size % size :].reshape(-1, size)
     return float(np.median(whole, axis=1).max())
 

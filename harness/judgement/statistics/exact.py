@@ -128,7 +128,7 @@ class ExactSearch:
         return tuple(self._hints[at] for at in sorted(self._hints))
 
     def block(self, _index: int) -> int:
-        """The index of a figure's block of noise: a series so short has one."""
+        """Return the index of a figure's block of noise: a series so short has one."""
         return 0
 
     def beside(self, low: int, at: int, high: int) -> Beside:
@@ -146,7 +146,7 @@ class ExactSearch:
         return Beside(*edges, fit.df, sd, fit.rho)
 
     def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
-        """The steps left when the least sure is struck out until all are sure."""
+        """Return the steps left when the least sure is struck out until all are sure."""
         left = list(cuts)
         while left:
             edges = [0, *left, self.logs.size]
@@ -171,7 +171,7 @@ class ExactSearch:
         return LevelShift(low, at, high, z, p_value)
 
     def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
-        """The levels beside a step, and by these its z and p-value."""
+        """Return the levels beside a step, and by these its z and p-value."""
         short = min(at - low, high - at)
         beside, z = tested(self.beside, self.smallest, low, at, high)
         last = high == self.logs.size and high - at <= at - low
@@ -289,7 +289,7 @@ def _divisions(logs: Floats) -> list[tuple[int, ...]]:
 
 
 def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
-    """The noise about the levels between `cuts`, and how well it is explained by them."""
+    """Return the noise about the levels between `cuts`, and how well it is explained by them."""
     count = logs.size
     edges = np.array([0, *cuts, count])
     sizes = np.diff(edges)
@@ -336,13 +336,13 @@ def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
 
 
 def _mixed(residuals: Floats, free: int, variance: float, weight: float) -> float:
-    """The variance of residuals, beside `variance` from as many as `weight`."""
+    """Return the variance of residuals, beside `variance` from as many as `weight`."""
     own = float(residuals @ residuals) * residuals.size / max(free, 1)
     return (own + weight * variance) / (residuals.size + weight)
 
 
 def _binomial_tail(hits: int, trials: int, rate: float) -> float:
-    """The chance of so many hits or more."""
+    """Return the chance of so many hits or more."""
     return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1))
 
 

@@ -31,7 +31,7 @@ class Hint:
 
 
 def confirmed(hints: Sequence[Hint]) -> tuple[int, ...]:
-    """The indices of those hints that are not sure, and count for what another machine is sure of."""
+    """Return the indices of those hints that are not sure, and count for what another machine is sure of."""
     sure: dict[str, list[Hint]] = defaultdict(list)
     for hint in hints:
         if hint.sure:

@@ -97,7 +97,7 @@ class Moderated:
         return self.mean + self.quantile(alpha) * self.standard_error
 
     def quantile(self, alpha: float) -> float:
-        """The value that Student's t exceeds with a chance of `alpha`."""
+        """Return the value that Student's t exceeds with a chance of `alpha`."""
         return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
@@ -174,7 +174,7 @@ def _squared_errors(effects: Sequence[ProcessEffect]) -> list[float]:
 
 @lru_cache(maxsize=1024)
 def _shortfall(df: int) -> float:
-    """The amount by which the logarithm of a variance is too small on average."""
+    """Return the amount by which the logarithm of a variance is too small on average."""
     return math.log(df / 2) - float(scipy.special.digamma(df / 2))
 
 
@@ -218,7 +218,7 @@ def _f_tail(ratio: float, own_df: float, df: float) -> float:
 
 
 def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
-    """The prior of a card from what it measured of kernels against themselves: by case, its processes.
+    """Return the prior of a card from what it measured of kernels against themselves: by case, its processes.
 
     Variance and inflation are such that the observed variances lie, on average, as far up their F
     distributions as they should; for the inflation, those of the noisier half of the cases. A mean of ranks
@@ -317,7 +317,7 @@ class _History:
         return min(max(float(self.own_df.sum()), MIN_DF), MAX_DF)
 
     def ranks(self, expected: Floats, df: float) -> Floats:
-        """Return how far up its F distribution each case lies, 0 to 1."""
+        """Return the place of each case in its F distribution, from 0 to 1."""
         ratio = np.full_like(expected, np.inf)
         np.divide(self.observed, expected, out=ratio, where=expected > 0)
         ranks: Floats = np.where(np.isfinite(ratio), scipy.special.fdtr(self.own_df, df, ratio), 1.0)
@@ -325,7 +325,7 @@ class _History:
 
 
 def _solve(falling: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """The argument at which a falling function is `wanted`, or the nearer end."""
+    """Return the argument at which a falling function is `wanted`, or the nearer end."""
     if falling(low) <= wanted:
         return low
     for _ in range(100):

@@ -30,7 +30,7 @@ _MAX_REFITS = 20
 _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
 _ROUNDING = 1e-6
-"""A relative spread of clocks that is none."""
+"""Largest relative spread of clocks that counts as no spread."""
 _MANY = 500
 """Values, from which on numpy finds the middle ones sooner than it sorts."""
 _STRAY = 0.1
@@ -367,7 +367,7 @@ def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
 
 
 def median(values: Floats) -> float:
-    """The median of at least one value in one axis; numpy's takes five times as long over so few."""
+    """Return the median of at least one value in one axis; numpy's takes five times as long over so few."""
     middle = values.size // 2
     ordered = np.sort(values) if values.size < _MANY else np.partition(values, (middle - 1, middle))
     return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
@@ -379,13 +379,13 @@ def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.b
 
 
 def _signs(orders: Sequence[str]) -> Floats:
-    """A sign for each slot: 1 where it is head's, -1 where it is base's."""
+    """Return a sign for each slot: 1 where it is head's, -1 where it is base's."""
     signs: Floats = _base_first(orders)[:, np.newaxis] * _ABBA
     return signs
 
 
 def _base_first(orders: Sequence[str]) -> Floats:
-    """A sign for each quad: 1 for ABBA, -1 for BAAB."""
+    """Return a sign for each quad: 1 for ABBA, -1 for BAAB."""
     try:
         return np.array([_FIRST[order] for order in orders], dtype=np.float64)
     except KeyError as error:

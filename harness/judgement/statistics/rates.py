@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a binomial probability: it covers at least as often as `confidence` says.
+    """Return the exact interval of a binomial probability: it covers at least as often as `confidence` says.
 
     Clopper & Pearson, Biometrika 26 (1934) 404-413. From no trials nothing is known: 0 to 1. Raises
     ValueError for counts that cannot be.
@@ -18,7 +18,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> float:
-    """The rate of false alarms that is not exceeded, with `confidence`: one-sided Clopper-Pearson.
+    """Return the rate of false alarms that is not exceeded, with `confidence`: one-sided Clopper-Pearson.
 
     After 3000 verdicts without an alarm it is 0.001.
     """
@@ -27,7 +27,7 @@ def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> f
 
 
 def holm(p_values: Mapping[str, float], alpha: float) -> frozenset[str]:
-    """The hypotheses rejected so that the chance of rejecting any true one is at most `alpha`.
+    """Return the hypotheses rejected so that the chance of rejecting any true one is at most `alpha`.
 
     Whatever the dependence between them: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70. Raises
     ValueError for a p-value that is not within 0 and 1.

@@ -62,7 +62,7 @@ YOUNG = 12
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
 ROUNDING = 1e-12
-"""A difference of logarithms that is none."""
+"""Largest difference of logarithms that counts as no difference."""
 MOST_LOG = 709.0
 """The largest logarithm of what a float can hold."""
 MOST_RHO = 0.95
@@ -142,7 +142,7 @@ class WindowSearch:
         self._hints: tuple[LevelShift, ...] | None = None
 
     def steps(self) -> list[LevelShift]:
-        """The steps that are sure, in order."""
+        """Return the steps that are sure, in order."""
         cuts = self._proposals()
         # Once more, without what may be steps.
         self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
@@ -155,14 +155,14 @@ class WindowSearch:
         return steps
 
     def hints(self) -> tuple[LevelShift, ...]:
-        """The steps left when all had a p-value of at most CANDIDATE."""
+        """Return the steps left when all had a p-value of at most CANDIDATE."""
         return self._hints or ()
 
     def block(self, index: int) -> int:
         return min(index // _BLOCK, self.noise.sd.size - 1)
 
     def beside(self, low: int, at: int, high: int) -> Beside:
-        """The levels of two stretches that touch, just where they do."""
+        """Return the levels of two stretches that touch, just where they do."""
         block = self.block(at)
         sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
         edges = edge_levels(self.logs[low:at], self.logs[at:high], (sd, sd), sd, rho, self.smallest)
@@ -211,7 +211,7 @@ class WindowSearch:
         return errors
 
     def _aligned(self, cuts: Sequence[int]) -> Floats:
-        """The figures without the steps at the cuts."""
+        """Return the figures without the steps at the cuts."""
         jumps = np.zeros(self.logs.size)
         sums = self.sums
         for low, at, high in threes(cuts, self.logs.size):
@@ -221,7 +221,7 @@ class WindowSearch:
         return result
 
     def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
-        """The steps left when the least sure is struck out until all are sure."""
+        """Return the steps left when the least sure is struck out until all are sure."""
         steps = [self._judged(*three) for three in threes(cuts, self.logs.size)]
         self._hints = None
         while steps:
@@ -252,7 +252,7 @@ class WindowSearch:
         return min(fewest, FEWEST_QUIET) if low == 0 and self.logs.size < YOUNG else fewest
 
     def _best_place(self, step: LevelShift) -> int:
-        """The place between its neighbours where the step fits best, in least squares."""
+        """Return the place between its neighbours where the step fits best, in least squares."""
         block = self.block(step.at)
         low, high = max(step.low, step.at - REACH), min(step.high, step.at + REACH)
         at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
@@ -366,7 +366,7 @@ def is_quiet(unlike: Floats, sizes: Floats) -> Bools:
 
 
 def _sum(values: Floats, blocks: int) -> Floats:
-    """The sum over each block; the last has what is left over."""
+    """Return the sum over each block; the last has what is left over."""
     return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
 
 
@@ -382,7 +382,7 @@ def _quantile_80(values: Floats, blocks: int) -> Floats:
 
 
 def _with_neighbours(values: Floats) -> Floats:
-    """The sum of each and those beside it."""
+    """Return the sum of each and those beside it."""
     result = values.copy()
     result[1:] += values[:-1]
     result[:-1] += values[1:]
@@ -390,7 +390,7 @@ def _with_neighbours(values: Floats) -> Floats:
 
 
 def _running_median(logs: Floats) -> Floats:
-    """The median of the seven figures about each; beyond the ends they are mirrored."""
+    """Return the median of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     seven = [padded[first : first + logs.size] for first in range(7)]
     for one, two in _MIDDLE_OF_SEVEN:
@@ -427,7 +427,7 @@ def mean_variance(count: int | Ints, rho: float | Floats) -> Any:
 
 
 def huber(values: Floats, sd: float) -> float:
-    """The level of a few figures: their mean, but for those far off, which count as less far."""
+    """Return the level of a few figures: their mean, but for those far off, which count as less far."""
     level = median(values)
     limit = _HUBER * sd
     for _ in range(2):
@@ -445,7 +445,7 @@ def centred(count: int) -> Floats:
 
 
 def relative(logs: float) -> float:
-    """The relative change of a difference of logarithms, limited to what a float holds."""
+    """Return the relative change of a difference of logarithms, limited to what a float holds."""
     return math.expm1(min(logs, MOST_LOG))
 
 
@@ -478,7 +478,7 @@ def searched(z: float, places_: float) -> float:
 
 @lru_cache(maxsize=256)
 def _limit(significance: float, short: int, *, last: bool = False) -> float:
-    """The z with a p-value of `significance`."""
+    """Return the z with a p-value of `significance`."""
     many = places(short, last=last, count=math.inf)
     low, high = 1.0, 40.0
     for _ in range(40):
@@ -488,7 +488,7 @@ def _limit(significance: float, short: int, *, last: bool = False) -> float:
 
 
 def _peaks(over: Floats, apart: int) -> list[int]:
-    """The places above zero that are the highest of those up to `apart` from them."""
+    """Return the places above zero that are the highest of those up to `apart` from them."""
     padded = np.concatenate(([-math.inf], over, [-math.inf]))
     tops = np.flatnonzero((over > 0) & (over >= padded[:-2]) & (over > padded[2:]))
     return [k for k in tops.tolist() if over[k] >= over[max(0, k - apart) : k + apart + 1].max()]

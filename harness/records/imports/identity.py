@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _DEPTH = 4
-"""Levels of nested facts that are told apart; deeper ones are one fact."""
+"""Number of levels of nested facts that are kept apart. Deeper facts are one fact."""
 
 
 def _set_of(words: str) -> frozenset[str]:
@@ -74,14 +74,14 @@ class Identity:
     clocks: Mapping[str, float] = field(default_factory=dict)
     """Clocks that were read at some moment, by dotted names; their units are those of the file."""
     others: Mapping[str, str] = field(default_factory=dict)
-    """Facts that are reported where they differ: versions, settings, and whatever a project adds."""
+    """Facts whose differences are reported: versions, settings, and facts that a project adds."""
     cards: tuple[str, ...] = ()
     """Names of the cards that the file names."""
     commit: str | None = None
     dirty: bool = False
 
     def fact(self, *words: str) -> str | None:
-        """Return the first fact of a card with one of these words in its name; None where there is none."""
+        """Return the first fact of a card with one of these words in its name, or None."""
         for name, value in self.machine.items():
             found = _words(name)
             if found & _CARD and found & set(words) and value not in ("", "null"):

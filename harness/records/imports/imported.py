@@ -99,9 +99,9 @@ class ImportedCase:
     launches: int | None = None
     """Number of launches that each time is the mean of; None where the file does not tell."""
     clock: str = ""
-    """The clock that told the time."""
+    """The clock that measured the time."""
     device_clock: bool = False
-    """True where the file says that the device's own clock told it."""
+    """True where the file says that the device's own clock measured the time."""
     l2: L2Policy = "hot"
     """Cold where it was flushed before each launch."""
     warmup_launches: int | None = None
@@ -206,7 +206,7 @@ _SPELT = {"*": "_ptr", "&": "_ref"}
 
 
 def identifier(text: str) -> str:
-    """A name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
+    """Return a name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
     ``sort<float>/T=F32``; what is longer ends in a digest.
     """
     spelt = re.sub(r"-(?=[0-9])", "m", "".join(_SPELT.get(each, each) for each in text.strip()))

@@ -50,7 +50,7 @@ def is_line(content: bytes) -> bool:
 
 
 def read_lines(path: Path, content: bytes) -> imported.ImportedFile:
-    """Read a file of results. Raises StoreError, with the number of the line, for a line that is none."""
+    """Read a file of results. Raises StoreError, with the line's number, for a line that is no result."""
     lines: dict[str, dict[str, list[tuple[int, _Line]]]] = defaultdict(lambda: defaultdict(list))
     for number, line in _lines(path, content):
         lines[line.device][_label(line)].append((number, line))

@@ -258,7 +258,7 @@ def _axis_value(axis: _Value) -> str | int:
 
 
 def _number(summaries: Mapping[str, Mapping[str, str | float | None]], tag: str) -> float:
-    """A summary's value; 0 where there is none, or no number."""
+    """Return a summary's value; 0 where it is missing, or no number."""
     try:
         value = float(summaries.get(tag, {}).get("value") or 0)
     except ValueError:

@@ -162,7 +162,7 @@ class _SavedFile(msgspec.Struct):
 
 
 def find_files(given: Sequence[str], option: str) -> list[Path]:
-    """The files that an option names: each word is a file, a folder with all below it, or a glob.
+    """Return the files that an option names: each word is a file, a folder with all below it, or a glob.
 
     Raises UsageError for a word that finds nothing, and for a file found twice.
     """

@@ -63,7 +63,7 @@ class CardReview:
     executables: bool = False
     """True for builds of an executable, each slot in a process of its own; False for kernels of a suite."""
     scripts: bool = False
-    """True for timing calls of a benchmark script, whose command no report tells: a reader might run it."""
+    """True for timing calls of a benchmark script. Reports omit its command: a reader might run it."""
     head_dirty: bool = False
     """True where head was a working tree with changes, which a pull request never is."""
     margin: Fraction

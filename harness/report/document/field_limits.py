@@ -51,7 +51,7 @@ _EXTENT = tuple[Size, Size, Size]
 _RATE = Annotated[float, Meta(ge=0, le=1e5)]
 _SHARE = Annotated[float, Meta(ge=0, le=1)]
 _NO_LIST, _NO_NAMES = (Annotated[kind, Meta(max_length=0)] for kind in (tuple[Any, ...], Mapping[str, Any]))
-"""Limits of lists and names that no face shows: the document has none of them."""
+"""Limits of lists and names that no report shows. The document has none of them."""
 
 _FIELDS: Sequence[tuple[Any, str]] = (
     (CaseId, "case"),
@@ -153,7 +153,7 @@ def _limited_fields(kind: type) -> Mapping[str, Any]:
 
 
 def _limited(hint: Any, limit: Any, name: str) -> Any:
-    """A field's type with the twin of each record, and the limit in place of what has none."""
+    """Return a field's type with the twin of each record, and the limit in place of what has none."""
     if is_dataclass(hint):
         return strict(cast("type", hint))
     if hint in (bool, NoneType) or get_origin(hint) is Literal:
@@ -170,7 +170,7 @@ def _limited(hint: Any, limit: Any, name: str) -> Any:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The members of a union; empty for another type."""
+    """Return the members of a union; empty for another type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
 
 

@@ -142,7 +142,7 @@ class Groups:
     """Failed at head."""
     missing: tuple[CaseOnCard, ...]
     invalid: tuple[CaseOnCard, ...]
-    """Cases that are invalid, failed at base, or failed nobody can tell where."""
+    """Cases that are invalid, failed at base, or failed at an unknown side."""
     inconclusive: tuple[CaseOnCard, ...]
     by_card: tuple[CaseOnCard, ...]
     """Slower by the card's clocks, its heat or other work on it, and not by the code."""
@@ -177,7 +177,7 @@ def grouped(review: Review) -> Groups:
 
 
 def group_of(case: Verdict) -> str:
-    """The name of a case's group in `Groups`."""
+    """Return the name of a case's group in `Groups`."""
     if is_by_card(case):
         return "by_card"
     at_head = case.status == "failed" and case.side == "head"

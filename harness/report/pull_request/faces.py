@@ -151,7 +151,7 @@ def _message(found: Sequence[CaseOnCard]) -> str:
 
 
 def _first(notes: Sequence[_Annotation]) -> list[_Annotation]:
-    """The notes that are shown; the last of them tells of the others."""
+    """Return the annotations to show. The last one counts the others."""
     shown = list(notes[:_MOST])
     if left := len(notes) - len(shown):
         told = f"{shown[-1].message} {counted(left, 'more kernel')}: see the job's summary."

@@ -61,7 +61,7 @@ def scale_of(card: CardReview) -> Scale:
 
 
 def axis_text(scale: Scale, columns: int) -> str:
-    """The ticks above strips of text; one that would touch another is left out."""
+    """Return the ticks above strips of text; one that would touch another is left out."""
     line = [" "] * (columns + 8)
     for tick in scale.ticks():
         told = tick_label(tick)

@@ -76,7 +76,7 @@ def decode_static(content: bytes) -> StaticReport:
 def static_comment(
     report: StaticReport, links: Links, *, marker: str = "", about: str = "", limit_bytes: int = COMMENT_BYTES
 ) -> str:
-    """The comment's body: what is at risk on which architecture, then all that differs, folded.
+    """Return the comment's body: what is at risk on which architecture, then all that differs, folded.
 
     `about` says of which commits, where the report's own word does not count.
     """

@@ -100,7 +100,7 @@ def _planted_table(planted: Sequence[Planting]) -> Sheet:
 
 
 def _bound(calibration: Calibration) -> float | None:
-    """Below which the rate of false alarms lies; None before the first verdict."""
+    """Upper bound of the rate of false alarms; None before the first verdict."""
     if not calibration.verdicts:
         return None
     return false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)

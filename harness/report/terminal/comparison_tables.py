@@ -93,7 +93,7 @@ def _code(verdict: Verdict) -> ExitCode:
 def rejudged_exit_code(
     records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str]
 ) -> ExitCode:
-    """The exit status by what is said now; what could not be read counts as not measured."""
+    """Return the exit status by what is said now; what could not be read counts as not measured."""
     status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
     return ExitCode.NOT_MEASURED if problems and status is not ExitCode.REGRESSION else status
 

@@ -29,7 +29,7 @@ def print_demands(card: CardModel, found: SuiteDemands) -> None:
 
 
 def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
-    """The cases that anything is known of; no columns where that is none."""
+    """Return the cases with known facts; no columns without such a case."""
     told = [demand for demand in demands if demand.usage or demand.accesses]
     sizes = {demand.planned.case.size_label for demand in told}
     at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
@@ -103,7 +103,7 @@ def as_json(card: CardModel, found: SuiteDemands) -> dict[str, Any]:
 
 
 def as_markdown(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> str:
-    """A table with its title, and why figures are missing; empty where there is nothing to say."""
+    """Return a table with its title, and why figures are missing; empty where there is nothing to say."""
     sheet = sheet_of(card, suite, demands)
     told = [inline(sheet.title), sheet.markdown()] if sheet.columns else []
     return "\n\n".join([*told, *map(inline, problems_of(demands))]) + "\n"

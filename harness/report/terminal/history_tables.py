@@ -28,7 +28,7 @@ _CLIP = 60
 _CARDS = 6
 """Up to so many cards have a line each."""
 _LATE = 20
-"""Commits by which a card is behind before that is told."""
+"""Number of commits by which a card must be behind before a line says so."""
 _OTHERS = 5
 """Events that are shown under each heading of what is not open."""
 _TITLES = {"improvement": "Improvements", "stale": "Stale"}
@@ -80,7 +80,7 @@ def print_history(history: History, *, every: bool = False, since: str = "") -> 
 
 
 def _asking(benchmarks: Sequence[str]) -> str:
-    """Return the setting that tells which way is better for these benchmarks."""
+    """Return the setting that gives the direction of these benchmarks."""
     tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
     shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
     key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
@@ -117,7 +117,7 @@ def _print_cards(history: History) -> None:
 
 
 def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
-    """The limits of asv's configuration, with the number of cases that each applies to."""
+    """Return the limits of asv's configuration, with the number of cases that each applies to."""
     limits = (one.limit for card in cards for one in card.analysed if one.limit)
     applied = Counter(f"{limit.file}: {each}" for limit in limits for each in limit.sentences)
     return (f"{harmless(each)} ({counted(number, 'case')})" for each, number in applied.items())
@@ -145,7 +145,7 @@ def _ended(history: History) -> Iterator[str]:
 
 
 def _newest(card: CardHistory) -> int:
-    """The position of the newest commit that a card has measured; -1 for none."""
+    """Return the position of the newest commit that a card has measured; -1 for none."""
     return max((last for _, last in card.spans.values()), default=-1)
 
 
@@ -425,7 +425,7 @@ def clean(text: str) -> str:
 
 
 def as_json(history: History) -> dict[str, Any]:
-    """The whole history but its points."""
+    """Return the whole history but its points."""
     return {
         "schema_version": SCHEMA_VERSION,
         "commits": {

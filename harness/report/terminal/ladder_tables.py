@@ -125,7 +125,7 @@ def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
 
 
 def _shown(report: LadderReport, machine: Machine | None) -> list[LadderLine]:
-    """The author's rungs, and the vendors' kernels that there are for a device; size by size."""
+    """Return the author's rungs, and the vendors' kernels that there are for a device; size by size."""
     lines = [
         line
         for line in report.lines
@@ -139,7 +139,7 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[LadderLine]:
 
 
 def _gain(report: LadderReport, line: LadderLine, machine: Machine) -> str:
-    """The rate of the kernel that repairs a rung's over the rung's own."""
+    """Return the rate of the kernel that repairs a rung's over the rung's own."""
     twins = (
         each.ours[machine.name]
         for each in report.lines
@@ -308,7 +308,7 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
 
 
 def given(value: float | None, decimals: int = 0) -> str:
-    """A published figure as it was published."""
+    """Return a published figure as it was published."""
     if value is None:
         return ""
     return f"{value:,.{decimals}f}" if decimals else f"{value:,.6g}"

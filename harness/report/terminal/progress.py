@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """A spinner on standard error, in a terminal alone; what it is told comes after its words."""
+    """A spinner on standard error, in a terminal only, followed by its text."""
 
     def __init__(self, words: str) -> None:
         self.words = words
@@ -226,6 +226,6 @@ class SweepProgress(DeviceProgress):
 
 
 def _speed(row: SweepRow) -> float:
-    """Work in a time: times of two sizes cannot be held against each other."""
+    """Work in a given time. Times of two sizes cannot be compared, but rates can."""
     assert row.time_ns
     return (row.flop or row.moved_bytes or 1) / row.time_ns

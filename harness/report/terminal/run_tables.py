@@ -246,7 +246,7 @@ def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield which kernel is held against which, if that is not one, and why some are not."""
+    """Yield the library of each kernel's comparison, unless all share one, and why some have none."""
     name = _library_name(rows)
     held = {row.dtype: row.library.kernel for row in rows if row.library}
     if len(held) > 1:

@@ -17,7 +17,7 @@ _MARKS = {"clean": "verified", "found": "failed", "skipped": "skipped", "failed"
 
 
 def sanitized_table(source: Source, told: Sequence[Sanitized]) -> Sheet:
-    """A line a finding; tools that have found the same of a case, such as nothing, share one."""
+    """Return a line for each finding. Tools with the same finding for a case share one line."""
     rows = list(_rows(told))
     named = [
         CaseId.parse(each.case).short.partition(".")[2] if not at or rows[at - 1][0].case != each.case else ""

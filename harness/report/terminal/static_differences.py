@@ -45,7 +45,7 @@ def _is_told(each: Difference) -> bool:
 
 
 def label_of(each: Difference, found: Sequence[Difference]) -> str:
-    """The kernel, and where it is built in several ways one of the sizes that this way is for."""
+    """Return the kernel, and where it is built in several ways one of the sizes that this way is for."""
     build = each.shown.build
     alike = [
         other
@@ -90,7 +90,7 @@ def static_report(
     base: str | None,
     head: str | None,
 ) -> StaticReport:
-    """The document of what differs in each suite, by its name; commits are None for a working tree."""
+    """Return the document of what differs in each suite, by its name; commits are None for a working tree."""
     return clipped(
         StaticReport(
             harness_version=harness.__version__,

@@ -32,7 +32,7 @@ SCHEMA_VERSION = 1
 BEST = 10
 """Configurations of a size in its table."""
 PANELS = 12
-"""More than this many parts of one heat map nobody looks through: then each cell is the best over them."""
+"""Largest number of parts of a heat map. With more, each cell is the best over the parts."""
 STEPS = (0.10, 0.25, 0.50, 0.75, 0.90, 0.97)
 """Shares of the best rate of a size, where one colour of a heat map ends and the next begins."""
 LEGEND = {"best": "*", "rejected": "-", "failed": "!", "not tried": "."}
@@ -121,7 +121,7 @@ class SweepFigures:
         return row.time_ns or 0.0
 
     def rate(self, row: SweepRow) -> float:
-        """The rate in `unit`."""
+        """Return the rate in `unit`."""
         if self.unit == "launches/s":
             return 1e9 / self.time_ns(row)
         work = row.flop if self.unit == "GFLOP/s" else row.moved_bytes
@@ -165,7 +165,7 @@ class SweepFigures:
         )
 
     def ranking(self, size: str) -> list[RankedRow]:
-        """The measured configurations of a size, the best first.
+        """Return the measured configurations of a size, the best first.
 
         Effects in pairs decide where there are some: times of screening were taken one after another.
         """
@@ -238,7 +238,7 @@ def _label(configuration: Configuration, names: Sequence[str]) -> str:
 
 
 def parts_of(configuration: Configuration, sweep: Sweep, groups: Mapping[str, Sequence[str]]) -> str:
-    """A configuration in few words: groups as they are called in tables, other parameters by name."""
+    """Return a configuration in few words: groups as they are called in tables, other parameters by name."""
     labels = {group: _label(configuration, names) for group, names in groups.items()}
     parts = (label if group in sweep.groups else f"{group}={label}" for group, label in labels.items())
     return " ".join(filter(None, parts))
@@ -274,7 +274,7 @@ def title_of(result: SweepResult) -> str:
 
 
 def sweep_tables(result: SweepResult) -> Iterator[Sheet]:
-    """The sheets for a terminal, where the first names the sweep."""
+    """Yield the sheets for a terminal, where the first names the sweep."""
     first, *others = sheets(result)
     yield replace(first, title=f"{title_of(result)}: {first.title}")
     yield from others
@@ -488,7 +488,7 @@ def step_names() -> tuple[str, ...]:
 
 
 def heat_map(result: SweepResult, width: int) -> Iterator[Sheet | Text]:
-    """The heat maps for a terminal, and a legend at the end.
+    """Yield the heat maps for a terminal, and a legend at the end.
 
     Where a map is too wide for `width` columns, its columns go on in another table.
     """
@@ -523,7 +523,7 @@ def write_page(result: SweepResult, path: Path) -> None:
 
 
 def as_json(result: SweepResult) -> dict[str, Any]:
-    """The records as they are stored, with the rates and tables that were derived from them."""
+    """Return the records as they are stored, with the rates and tables that were derived from them."""
     figures = SweepFigures(result)
     return {
         "schema_version": SCHEMA_VERSION,

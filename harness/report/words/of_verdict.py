@@ -105,12 +105,12 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """The sentence, and what only who measured could add to it: a setting, a compiler's error."""
+    """Return the sentence, and what only who measured could add to it: a setting, a compiler's error."""
     return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
 
 
 def held_to(case: Verdict) -> str:
-    """``same-as-base``: the word for what outputs were held to; empty where none is known, or they failed."""
+    """Return the word for the basis of comparison, such as ``same-as-base``; empty if unknown or failed."""
     return "" if case.outputs is None or case.status == "failed" else word_of_outputs(case.outputs)
 
 
@@ -135,7 +135,7 @@ def outputs_counted(cases: Iterable[Verdict]) -> str:
 
 
 def _outputs(case: Verdict) -> str:
-    """Return how closely outputs agreed, or why nobody knows; empty where a reference verified them."""
+    """Return how closely outputs agreed, or why that is unknown; empty where a reference verified them."""
     outputs = case.outputs
     if outputs is None or outputs.held_to == "reference" or case.status == "failed":
         return ""
@@ -247,7 +247,7 @@ IN_TURNS = "Functions had a process for each side, in turns."
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str, *, of_script: bool = False) -> str:
-    """Return what a calibration with so many verdicts, 0 for none, tells of false alarms on a device."""
+    """Return what a calibration says about false alarms on a device, after so many verdicts (0 for none)."""
     if not verdicts:
         more = " --script COMMAND" if of_script else ""
         return f"Not calibrated: how processes differ here is assumed. Run 'harness calibrate{more}' once."

@@ -224,7 +224,7 @@ class PairJournal:
         ]
 
     def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        """The pairs of code that it has verdicts on; with `limits`, verdicts reached by the same."""
+        """Return the pairs of code that it has verdicts on; with `limits`, verdicts reached by the same."""
         return tuple(
             (frozenset(pair.base), frozenset(pair.head))
             for pair in self._pairs

@@ -73,7 +73,7 @@ class Looked:
     commit: Commit
     against: Commit
     side: Side
-    """Bad where more than half of the change lies between the two."""
+    """Side of the commit: bad if more than half of the change is between the two."""
     effect: Effect | None = None
     reason: str = ""
     message: str = ""
@@ -131,7 +131,7 @@ def _limits_of(settings: CompareSettings) -> str:
 
 
 def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
-    """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
+    """Return the commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
     if good == bad:
         raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
     whole = git.first_parents(repository, bad)
@@ -345,7 +345,7 @@ class Bisecting:
         """Return the settings for the comparison of a pair.
 
         Between the ends, the margin is a third of the change and the tolerance two thirds. So a commit at one
-        end's level is told from a commit at the other's.
+        end's level is distinguished from a commit at the other's.
         """
         if pair == self._ends:
             return self.settings
@@ -401,7 +401,7 @@ class Bisecting:
         self.observer.looked(looked, bisection.suspected(self._likely))
 
     def _alike(self, position: int) -> range:
-        """A commit that cannot be compared, and those that have the same files, if none of them could be."""
+        """Return a commit that cannot be compared, and those of the same files if none could be."""
         touching = sorted({0, *self._touching, self.last})
         first = position if position in touching else bisection.nearest_before(position, touching)
         if first in {0, *(upto for _, upto in self._looked)}:
@@ -441,7 +441,7 @@ class Bisecting:
             self._whole = math.log1p(effect.effect)
 
     def _chance(self, verdict: Verdict, effect: Effect | None) -> float:
-        """Return how likely more than half of the change lies between two commits."""
+        """Return the probability that more than half of the change is between two commits."""
         if verdict.status == "identical":
             return 0.0
         if effect is None or verdict.status == "invalid" or not self._whole:
@@ -463,7 +463,7 @@ class Bisecting:
         self._candidates.add(parent)
 
     def _same_code(self, pair: Pair) -> str:
-        """The commit by which a pair's later one was known: its base, or one that was measured."""
+        """Return the commit by which a pair's later one was known: its base, or one that was measured."""
         code = self._code(pair[1])
         others = [pair[0], *(position for position in self._codes if position != pair[1])]
         return next((self.line[at].hash for at in others if not code.isdisjoint(self._code(at))), "")

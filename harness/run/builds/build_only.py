@@ -38,9 +38,9 @@ from harness.system.process import Failed
 class BuildResult:
     loaded: LoadedSuite
     compiler: str
-    """The compiler's name and version; empty where there is none."""
+    """Name and version of the compiler; empty without one."""
     disassembler: str
-    """The disassembler's; empty where there is none, or nobody asked for instructions."""
+    """Name and version of the disassembler; empty without one, or where no instructions were asked for."""
     builds: tuple[Build, ...]
 
 
@@ -132,7 +132,7 @@ def _keep(key: str | None, found: BuildOnlyReply) -> None:
 
 @functools.cache
 def _installed() -> str:
-    """The packages that a suite can import, each with its version, as pip names their folders."""
+    """Return the packages that a suite can import, each with its version, as pip names their folders."""
     folders = [Path(folder) for folder in dict.fromkeys(sys.path)]
     names = (folder.glob(f"*.{kind}-info") for folder in folders for kind in ("dist", "egg"))
     return "\n".join(sorted(str(name) for some in names for name in some))

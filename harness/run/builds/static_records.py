@@ -80,7 +80,7 @@ def _row(facts: StaticFacts, planned: PlannedCase) -> Row:
 
 
 def _shape(facts: StaticFacts) -> Launch | None:
-    """The launch with a grid of one block, as the number of blocks is each size's own."""
+    """Return the launch with a grid of one block, as the number of blocks is each size's own."""
     if facts.block is None:
         return None
     return Launch(grid=(1, 1, 1), block=facts.block, dynamic_shared_bytes=facts.dynamic_shared_bytes or 0)

@@ -83,7 +83,7 @@ def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
 
 
 def diagnose(facts: MachineFacts) -> tuple[CheckResult, ...]:
-    """Every line that applies to this machine."""
+    """Return every line that applies to this machine."""
     findings = []
     for group, name, judge in LINES:
         try:
@@ -101,7 +101,7 @@ def is_fit(findings: Sequence[CheckResult]) -> bool:
 
 
 def verdict(facts: MachineFacts, findings: Sequence[CheckResult]) -> str:
-    """The diagnosis in a sentence or two."""
+    """Return the diagnosis in a sentence or two."""
     if bad := _names(findings, "bad"):
         return f"Not fit: nothing can be measured here before this is put right: {', '.join(bad)}."
     fit = {
@@ -410,7 +410,7 @@ def _identity_or_none(facts: MachineFacts, name: str) -> str | None:
 
 
 def _at_rest(facts: MachineFacts, name: str) -> Any:
-    """Return what the card tells of itself before it is given any work. Raises NotKnown."""
+    """Return the card's own values before it is given any work. Raises NotKnown."""
     value = getattr(facts.rest, name, None)
     if value is None:
         raise NotKnown(_why(facts, name))

@@ -32,7 +32,7 @@ from harness.system.process import Failed
 TIMERS_TIMEOUT_S = 120.0
 """Seconds for the timers' ticks: their kernel may have to be compiled."""
 SETTLE_S = 1.5
-"""Pause once our own process has left the card: the driver tells utilization over up to a second."""
+"""Pause once our own process has left the card. The driver averages utilization over up to a second."""
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 Fields = dict[str, Any]
@@ -65,7 +65,7 @@ def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
 
 
 def _device(spec: str | None) -> Fields:
-    """The device and its timers, in a process of its own. Raises UsageError."""
+    """Return the device and its timers, in a process of its own. Raises UsageError."""
     try:
         with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
             opened = child.ask(Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)

@@ -442,7 +442,7 @@ def _block_of(label: str, quads: Sequence[_Quad], seen: Telemetry, took_s: float
 
 
 def _paired(label: str, quad: _Quad) -> Quad:
-    """A quad of one case; with cycles where every process tells its SM clock."""
+    """Return a quad of one case, with cycles if every process reports its SM clock."""
     cases = [slot.run.cases[label] for slot in quad.slots]
     a, b, c, d = (trimmed_mean(case.times_ns) for case in cases)
     clocks = [case.sm_clock_mhz for case in cases]

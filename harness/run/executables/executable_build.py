@@ -32,7 +32,7 @@ from harness.system import git
 from harness.system.process import run_shell
 
 Stage = Literal["first", "timed"]
-"""The first run of a side tells what there is, and its times do not count."""
+"""Stage of a process. The first run of a side lists its benchmarks, and its times do not count."""
 OUT = "{out}"
 """Stands in a command for the file that it is to write."""
 _FLAGS: Mapping[Format, str] = {
@@ -213,7 +213,7 @@ def _written(executable: Executable, out: Path, lines: Path, began_s: float) -> 
 
 
 def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str]) -> str:
-    """The command that writes its JSON to `out`.
+    """Return the command that writes its JSON to `out`.
 
     nvbench can leave out no point of its axes, and a command with a place for the file may be anything.
     """
@@ -242,7 +242,7 @@ def _label(case: ImportedCase) -> str:
 
 
 def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:
-    """A commit, by its full hash, or None for the working tree. Raises GitError."""
+    """Return a commit, by its full hash, or None for the working tree. Raises GitError."""
     if repository is None:
         return Source(suite=suite, path="")
     at = commit or git.resolve(repository, "HEAD")
@@ -289,7 +289,7 @@ def built(command: str, folder: Path, side: SideName, timeout_s: float) -> Build
 
 
 def name_of(command: str) -> str:
-    """The executable's name in a command, without variables that are set before it."""
+    """Return the executable's name in a command, without variables that are set before it."""
     named = [word for word in _words(command) if not re.match(r"\w+=", word)]
     if not named:
         raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")

@@ -98,7 +98,7 @@ class SideFiles:
         return False
 
     def concerns(self, module: str, path: str) -> bool:
-        """Return whether a module is the repository's: by its name, or by where it lies."""
+        """Tell whether a module is the repository's, by its name or by its place."""
         return self.own_name(module) or self.has(path) or self.part_of_another(path) is not None
 
 
@@ -278,7 +278,7 @@ def _next_sitecustomize(here: str) -> None:
 
 
 def _record_calls(here: str) -> None:
-    """Record the timing calls of a script, by the recorder that lies beside this file."""
+    """Record the timing calls of a script, by the recorder beside this file."""
     sys.path.insert(0, here)
     from harness_recorder import recording  # type: ignore[import-not-found]
 

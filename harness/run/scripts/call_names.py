@@ -41,7 +41,7 @@ class CallName:
     kernel: str
     sizes: tuple[tuple[str, int], ...]
     unstable: bool = False
-    """True where only its place among the calls tells it from another: one call more renames it."""
+    """True where only its place among the calls distinguishes it: one more call renames it."""
 
 
 def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:

@@ -119,7 +119,7 @@ class ComparingScripts:
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
         untimed: Callable[[], UntimedBySide] = dict,
     ) -> None:
-        """`untimed` tells after the first pass which calls failed or were skipped, as tests of pytest are."""
+        """`untimed` reports the calls that failed or were skipped in the first pass, as pytest tests do."""
         self._told_untimed = untimed
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
         self.settings, self.observer, self.is_wanted = settings, observer, is_wanted

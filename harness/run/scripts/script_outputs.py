@@ -1,4 +1,4 @@
-"""Outputs of head's timed function held to base's: equal to the bit, within a tolerance, or not."""
+"""Compares the outputs of head's timed function with base's: equal to the bit, within a tolerance, or not."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, tag_field="at", tag="call"):
     calls: str
     """Name of what is timed; empty where it has none."""
     variables: tuple[dict[str, int | str], ...]
-    """Variables that may tell the call from others, in groups: what tells more surely comes first."""
+    """Variables that may distinguish the call from others, in groups, the surest first."""
     test: str = ""
     """Id of the test in pytest that the call is of; empty outside of pytest."""
     params: dict[str, int | float | str] = {}

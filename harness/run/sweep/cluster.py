@@ -66,7 +66,7 @@ def quiet() -> Iterator[None]:
 
 
 def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
-    """A client of a cluster of our own, on this host and for this host only."""
+    """Return a client of a cluster of our own, on this host and for this host only."""
     distributed = _library()
     import dask
 

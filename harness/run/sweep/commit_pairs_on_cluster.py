@@ -88,7 +88,7 @@ class DaskPairDevices(DaskDevices):
             self._client.cancel(futures, force=True)
 
     def _sent(self, *commits: str) -> Sent | None:
-        """The suites at these commits; None for workers of our own, which see the repository."""
+        """Return the suites at these commits; None for workers of our own, which see the repository."""
         if self._scheduler is None:
             return None
         sent: dict[str, tuple[bytes, str] | SuiteError] = {}
@@ -116,7 +116,7 @@ def _result(future: Any) -> Any:
 
 
 def open_there(setup: PairWorkerSetup, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
-    """The worker's device."""
+    """Return the worker's device."""
     try:
         check_environment()
         restore_threads()

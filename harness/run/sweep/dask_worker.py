@@ -57,7 +57,7 @@ def pack(folder: Path) -> tuple[bytes, str]:
 
 
 def unpack(sent: bytes, scratch: Path) -> Path:
-    """The folder of what was packed, in `scratch`, written once. Raises StoreError."""
+    """Return the folder of what was packed, in `scratch`, written once. Raises StoreError."""
     folder = scratch / f"harness-suite-{hashlib.sha256(sent).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
@@ -119,11 +119,11 @@ class OpenedDevice:
     device: DeviceInfo
     toolchain: Toolchain
     busy_with: str = ""
-    """Who else measures there at this moment; empty where nobody does."""
+    """Sentence about another measurement there at this moment; empty without one."""
 
     @classmethod
     def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
-        """The device of the worker that calls this."""
+        """Return the device of the worker that calls this."""
         worker, host = str(this_worker().name), platform.node()
         return cls(worker=worker, host=host, device=device, toolchain=toolchain, busy_with=busy_with)
 
@@ -147,7 +147,7 @@ class _WorkerDevice:
         self._lost: HarnessError | None = None
 
     def open(self, model: tuple[str, ...] = ()) -> LocalExecutor:
-        """The device, opened where it is not. Raises HarnessError."""
+        """Return the device, opened where it is not. Raises HarnessError."""
         if self._executor is None:
             executor = LocalExecutor(self._suite, self._spec, busy=self._busy, hold_later=True)
             self._executor = executor.__enter__()
@@ -169,7 +169,7 @@ class _WorkerDevice:
             raise
 
     def close(self) -> None:
-        """Give the device free, whatever it is doing: a job that runs fails."""
+        """Release the device at any time. A job that runs fails."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.__exit__(None, None, None)
@@ -239,7 +239,7 @@ def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
 
 
 def run_job(setup: WorkerSetup, sent: bytes, job: Job) -> tuple[str, JobResult | HarnessError]:
-    """The worker's address, and a job's result, or why this worker can do no more of them."""
+    """Return the worker's address, and a job's result, or why this worker can do no more of them."""
     address: str = this_worker().address
     try:
         own = _device_for(setup, sent)

@@ -462,7 +462,7 @@ class Sweeping:
     # What is known so far
 
     def _rows(self) -> tuple[SweepRow, ...]:
-        """The rows of all that is settled, in order; how far each came follows from the duels."""
+        """Return the rows of all that is settled, in order; how far each came follows from the duels."""
         own = dict(self.state.rows)
         for rows in self._measured().values():
             for number, contender in self._next_step(rows)[1].items():

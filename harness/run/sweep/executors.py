@@ -63,7 +63,7 @@ class Executor(Protocol):
 
 
 class Silent:
-    """A DeviceObserver, and a CompareObserver, that tells nobody."""
+    """A DeviceObserver, and a CompareObserver, that reports nothing."""
 
     def opened(self, device: DeviceInfo) -> None: ...
     def waiting(self, sentence: str) -> None: ...

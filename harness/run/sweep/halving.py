@@ -146,7 +146,7 @@ def next_step(
 
 
 def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[int, list[int]]:
-    """The fastest, and what screening cannot tell from it or keeps as a share of all."""
+    """Return the fastest, and what screening cannot tell from it or keeps as a share of all."""
     order = sorted(times_ns, key=lambda number: (times_ns[number], number))
     near_ns = times_ns[order[0]] * (1 + settings.near)
     share = math.ceil(settings.keep * len(order))
@@ -155,7 +155,7 @@ def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[i
 
 
 def _left(best: int, ratios: Mapping[int, _Ratio], settings: SweepSettings) -> list[int]:
-    """The rivals that are not slower for sure; of many, the share that is nearest."""
+    """Return the rivals that are not slower for sure; of many, the share that is nearest."""
     order = sorted(ratios, key=lambda number: (ratios[number].value, number))
     left = [number for number in order if number != best and not ratios[number].slower]
     most = max(settings.most_finalists - 1, math.ceil(settings.keep * len(ratios)))

@@ -69,7 +69,7 @@ class Rules:
         return _ParsedRule(rule.strip(), holds, code.co_names)
 
     def rejected(self, configuration: Configuration) -> SweepRow | None:
-        """The row of a configuration that breaks a rule; None for one that may be tried.
+        """Return the row of a configuration that breaks a rule; None for one that may be tried.
 
         Raises SuiteError for a rule that cannot be evaluated.
         """

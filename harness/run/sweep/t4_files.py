@@ -20,7 +20,7 @@ _INVALIDITY = {
 
 
 def t4_results(result: SweepResult) -> dict[str, dict[str, Any]]:
-    """A document for each size, by the size's label: T4 knows one problem size a document.
+    """Return a document for each size, by the size's label: T4 knows one problem size a document.
 
     What was rejected or failed is in it too, with its reason among the measurements. `runtimes` are the times
     that are kept: of a winner each fresh process's median, of others the median of screening.

@@ -414,7 +414,7 @@ class CudaDevice(Device):
         return smallest_step(round(end.time_since(start) * 1e6) for start, end in pairs)
 
     def globaltimer_tick_ns(self) -> float:
-        """The smallest difference between distinct readings in one thread."""
+        """Return the smallest difference between distinct readings in one thread."""
         count = 64
         with driver.translated("Reading the card's timer"):
             memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)

@@ -59,7 +59,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def launching(launch: Launch) -> contextlib.AbstractContextManager[None]:
-    """The errors of a launch as the harness's own, with its grid and block."""
+    """Return the errors of a launch as the harness's own, with its grid and block."""
     return translated(f"Launching grid {launch.grid}, block {launch.block}")
 
 
@@ -69,7 +69,7 @@ def describe(index: int, handle: Any) -> DeviceInfo:
     major, minor = handle.compute_capability()
 
     def read(*names: str) -> Any:
-        """The first attribute that this PyCUDA has a name for; None where an old one has none."""
+        """Return the first attribute that this PyCUDA has a name for; None where an old one has none."""
         return next((int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name)), None)
 
     return DeviceInfo(

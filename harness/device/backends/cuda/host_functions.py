@@ -45,7 +45,7 @@ def library_function(program: Program, binary: bytes, stream: int) -> Callable[[
 
 
 def _c_type(program: Program, parameter: Parameter) -> Any:
-    """The type by which ctypes passes a scalar or an axis."""
+    """Return the type by which ctypes passes a scalar or an axis."""
     try:
         return np.ctypeslib.as_ctypes_type(np.dtype(parameter.dtype))
     except (NotImplementedError, TypeError):

@@ -18,7 +18,7 @@ _MAX_DYNAMIC_SHARED = 8
 
 @functools.cache
 def _library() -> Any:
-    """The driver's library; None where it is not found by its name."""
+    """Return the driver's library; None where it is not found by its name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
