@@ -89,6 +89,18 @@ def test_what_else_may_have_done_it(tmp_path, paths, accused, cause):
     assert (event.accused, event.cause) == (accused, cause)
 
 
+def test_a_commit_that_leaves_a_change_over_is_not_accused(tmp_path):
+    """It touches the source alone, and yet one of two ranges does not hold it."""
+    project = make_repository(tmp_path)
+    files = ["start", "kernels/matmul/naive.cu", "docs/a.md", "docs/b.md"]
+    hashes = commit_each(project, [{path: path} for path in files])
+    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    found = events(change(0, 2), change(1, 3, case="copy.copy@64"))
+    cases = {"copy.copy@64": series_case("copy.copy@64"), NAIVE.name: NAIVE}
+    [event] = with_suspects(found, project, commits, cases, SOURCES)
+    assert (event.likely, event.suspects[0], event.accused) == (1, 1, None)
+
+
 def test_commits_that_touch_no_file_tell_nothing(tmp_path):
     project = make_repository(tmp_path)
     hashes = commit_each(project, [{"start": ""}, {}])
