@@ -82,7 +82,7 @@ def test_what_a_card_did_is_no_event_of_a_commit_nor_of_another_card():
 def test_what_asv_tells_of_measuring_is_a_cause(key, cause):
     shifts = (Shift(at=10, key=key, before="10", after="1"),) if key else ()
     [event] = events(replace(change(9, 10, attribution="unknown"), shifts=shifts))
-    assert event.cause == cause
+    assert (event.cause, event.surroundings) == (cause, tuple(map(str, shifts)))
 
 
 def test_what_moved_on_one_card_alone_is_that_cards_doing():
