@@ -82,7 +82,7 @@ def test_what_a_card_did_is_no_event_of_a_commit_nor_of_another_card():
 def test_what_asv_tells_of_measuring_is_a_cause(key, cause):
     shifts = (Shift(at=10, key=key, before="10", after="1"),) if key else ()
     [event] = events(replace(change(9, 10, attribution="unknown"), shifts=shifts))
-    assert event.cause == cause
+    assert (event.cause, event.surroundings) == (cause, tuple(map(str, shifts)))
 
 
 def test_what_moved_on_one_card_alone_is_that_cards_doing():
@@ -195,6 +195,23 @@ def test_only_cases_of_one_source_narrow_a_range(second, suspects, several):
     assert (event.id, event.accused) == (COMMITS[30].hash[:10], None)
 
 
+def test_the_same_case_does_not_narrow_the_range_of_an_opposite_change():
+    slower = change(10, 30, case="a.k@1", card="x")
+    [event] = events(slower, change(20, 40, case="a.k@1", card="y", effect=0.2))
+    assert (sorted(event.suspects), event.may_be_several) == (list(range(11, 41)), True)
+
+
+def test_of_ranges_of_several_sources_that_overlap_no_commit_is_first():
+    """The one commit that they have in common explains them no better than two others do."""
+    [event] = events(*named(("a.k@1", 10, 30), ("b.k@1", 29, 40)))
+    assert (event.narrowest, event.common, event.accused) == (range(11, 41), range(30, 31), None)
+
+
+def test_a_change_that_only_a_card_made_accuses_no_commit():
+    [event] = events(change(9, 10, kind="environment", attribution="thermal"))
+    assert (event.suspects, event.accused) == ((10,), None)
+
+
 def test_a_narrow_range_comes_first_and_others_stay_suspects():
     [event] = events(*named(("a.k@1", 20, 21), ("b.k@1", 15, 30)))
     assert (event.narrowest, event.accused, event.loose) == (range(21, 22), 21, 1)
@@ -206,8 +223,9 @@ def test_two_changes_of_one_series_are_of_two_commits():
         events(*named(("a.k@1", 10, 15), ("a.k@1", 8, 19))), key=lambda event: event.narrowest[-1]
     )
     assert (first.suspects, len(second.suspects)) == (tuple(range(11, 16)), 11)
-    [alike] = events(*named(("a.k@1", 14, 15), ("a.k@1", 13, 15)))
+    [alike] = events(*named(("a.k@1", 14, 15), ("a.k@1", 11, 15)))
     assert (alike.moved_twice, alike.accused) == ("a.k@1", None)
+    assert (alike.narrowest, sorted(alike.suspects)) == (range(15, 16), [12, 13, 14, 15])
 
 
 CHANGES = st.builds(

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from harness.history.events import settling
 from harness.history.sources.our_records import Commits
 from harness.history.suspects import SourceFolders, with_suspects
 from harness.system.git import Commit
@@ -87,6 +88,23 @@ def test_of_several_that_touch_it_none_is_accused(tmp_path):
 def test_what_else_may_have_done_it(tmp_path, paths, accused, cause):
     event = touching(tmp_path, *paths)
     assert (event.accused, event.cause) == (accused, cause)
+
+
+def test_what_is_not_the_code_is_settled_by_a_comparison(tmp_path):
+    event = touching(tmp_path, "docs/a.md", "docs/b.md")
+    assert settling(event, NAIVE, COMMITS).startswith("harness compare ")
+
+
+def test_a_commit_that_leaves_a_change_over_is_not_accused(tmp_path):
+    """It touches the source alone, and yet one of two ranges does not hold it."""
+    project = make_repository(tmp_path)
+    files = ["start", "kernels/matmul/naive.cu", "docs/a.md", "docs/b.md"]
+    hashes = commit_each(project, [{path: path} for path in files])
+    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    found = events(change(0, 2), change(1, 3, case="copy.copy@64"))
+    cases = {"copy.copy@64": series_case("copy.copy@64"), NAIVE.name: NAIVE}
+    [event] = with_suspects(found, project, commits, cases, SOURCES)
+    assert (event.likely, event.suspects[0], event.accused) == (1, 1, None)
 
 
 def test_commits_that_touch_no_file_tell_nothing(tmp_path):

@@ -41,7 +41,6 @@ _CODE = ("code",)
 _DIGITS = 10
 _Relation: TypeAlias = tuple[str, bool]
 """Part of the name of cases, and True if their figures fell."""
-_ANY: _Relation = ("", False)
 _SOURCE = re.compile("[@(]")
 """Characters that end the part of a case's name that its sizes or parameters share."""
 _SEVERAL = 5
@@ -110,8 +109,14 @@ class Event:
 
     @property
     def by_commit(self) -> bool:
-        """Whether it is what a commit did: neither what the card did by itself nor a drift."""
+        """True if a commit did it: neither the card by itself nor a drift."""
         return self.kind not in ("environment", "drift")
+
+    @property
+    def surroundings(self) -> tuple[str, ...]:
+        """Return what else changed there in how the cases were measured, the most frequent first."""
+        found = Counter(str(shift) for each in self.changes for shift in each.change.shifts)
+        return tuple(what for what, _ in found.most_common())
 
     @property
     def worst(self) -> Stated:
@@ -185,14 +190,16 @@ def _fewest_groups(changes: Sequence[Stated]) -> Iterable[list[Stated]]:
     opened = _places(each.change for each in changes if each.is_open)
     unexplained = (each.change for each in changes if not _within(each.change, opened))
     places = sorted([*opened, *_places(unexplained)])
-    weights = Counter[tuple[_Relation, int]]()
+    counts: Counter[int] = Counter()
+    weights: dict[tuple[_Relation, int], float] = defaultdict(float)
     for change in (each.change for each in changes):
         for at in _within(change, places):
-            weights.update({(relation, at): 1 / change.commits for relation in _relations(change)})
-            weights[_ANY, at] += 1
+            counts[at] += 1
+            for relation in set(_relations(change)):
+                weights[relation, at] += 1 / change.commits
 
     def fit(change: Change, at: int) -> tuple[float, ...]:
-        return *(weights[relation, at] for relation in (*_relations(change), _ANY)), at
+        return *(weights[relation, at] for relation in _relations(change)), counts[at], at
 
     groups: dict[int, list[Stated]] = defaultdict(list)
     for each in changes:
@@ -301,7 +308,7 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
     if key[0] == "drift":
         ranges = [range(min(each.good for each in every) + 1, common.stop)]
     whole = range(min(each.start for each in ranges), max(each.stop for each in ranges))
-    narrowest = ranges[0] if set(ranges[0]) <= set(common) else whole
+    narrowest = common if ranges[0] == common else whole
     wider = zip(sources, ranges, strict=True)
     loose = {change.case for source, left in wider if len(left) > len(narrowest) for change in source}
     in_order = sorted(changes, key=_badness)
@@ -391,7 +398,7 @@ def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
         return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
     backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
     device = f" --device {backend}" if backend else ""
-    if event.kind == "drift" or event.state == "unjudged":
+    if event.kind == "drift" or event.state == "unjudged" or event.cause == "not the code":
         return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
     good, bad = (commits[at].hash[:_DIGITS] for at in _narrowed(change, event))
     return f"harness bisect {shlex.quote(case.name)} {good} {bad}{device}"

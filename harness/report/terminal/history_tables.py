@@ -205,8 +205,10 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
     for event in events[:room]:
         change = event.worst.change
         state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
-        where = f"{_effect(change):>{_EFFECT}}  {_who(event, history.commits)}"
-        out.print(Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), where))
+        head = f"{_effect(change):>{_EFFECT}}  {_commits_of(event, history.commits)}"
+        first = Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), head)
+        gap = "  " if len(first) + len(_why(event)) + 2 <= out.width else f"\n{_INDENT}"
+        out.print(first.append(f"{gap}{_why(event)}"))
         out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
         for line in filter(None, _about(event, history)):
             out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
@@ -224,12 +226,15 @@ def _effect(change: Change) -> str:
     return f"{told.removesuffix(' %')} ± {percent_figure(half_width(change))} %"
 
 
-def _who(event: Event, commits: Commits) -> str:
-    cards = counted(len(event.cards), "card")
+def _commits_of(event: Event, commits: Commits) -> str:
     if event.kind == "drift":
-        return f"since {commits[event.good].hash[:10]}, by no commit alone, {cards}"
-    where = _where(event, commits) if event.accused is None else commits[event.accused].hash[:10]
-    return f"{where}  {event.cause_in_words}, {cards}"
+        return f"since {commits[event.good].hash[:10]}"
+    return _where(event, commits) if event.accused is None else commits[event.accused].hash[:10]
+
+
+def _why(event: Event) -> str:
+    cause = "by no commit alone" if event.kind == "drift" else event.cause_in_words
+    return f"{cause}, {counted(len(event.cards), 'card')}"
 
 
 def _where(event: Event, commits: Commits) -> str:
@@ -248,9 +253,11 @@ def _about(event: Event, history: History) -> Iterator[str]:
     else:
         yield _suspected(event, commits)
     yield _others(event, commits)
+    if event.surroundings:
+        yield f"measured otherwise since: {clean(', '.join(event.surroundings))}"
     if worst.decision:
         yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
-    if event.state == "unjudged" or event.kind == "drift":
+    if event.state == "unjudged" or event.kind == "drift" or event.cause == "not the code":
         yield settling(event, history.cases[worst.change.case], commits)
 
 
@@ -455,6 +462,7 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
         "narrowest": len(event.narrowest),
         "likely": event.likely,
         "accused": None if event.accused is None else commits[event.accused].hash,
+        "surroundings": event.surroundings,
         "worst": fields_of(worst, "case", "card", "effect"),
         "cards": event.cards,
         "cases": event.cases,
