@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.history.changes import analyse, change_id
+from harness.history.changes import analyse, change_id, with_confirmed
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series, Shift
 from harness.history.sources.our_records import Commits, read_commits
@@ -596,6 +596,21 @@ def test_a_brief_stretch_that_was_worse_is_two_changes(level, others):
     assert [(one.start, one.stop) for one in found.levels] == [(0, 30), (30, 35), (35, 60)]
     assert found.levels[1].level == pytest.approx(level, rel=0.005)
     assert found.outliers == ()
+
+
+def test_a_brief_stretch_that_ends_in_a_level_that_stays_has_one_change_at_its_end():
+    """Its end and the step of that level are one place, and so would have one id."""
+    values = noisy(np.array([100.0] * 30 + [61.0] * 4 + [83.0] * 30))
+    found = analysed(made(values))
+    assert [each.at for each in found.changes] == [30, 34]
+
+
+def test_newest_figures_that_another_card_confirms_are_judged():
+    found = analysed(made(noisy(np.array([100.0] * 40 + [90.0]))))
+    assert found.unjudged is not None
+    candidate = replace(found.unjudged, p_value=0.05, low=-0.12, high=-0.08)
+    judged = with_confirmed(replace(found, candidates=(candidate,)), {candidate.id})
+    assert (judged.changes, judged.unjudged) == ((candidate,), None)
 
 
 def test_a_brief_stretch_that_was_better_is_set_aside():

@@ -209,7 +209,8 @@ def _search(
     if slide:
         changes.append(change(_step_of(slide, values), "drift"))
     newest = _newest_of(slide, values, smallest) if slide else found.newest
-    unsure = _unsure(newest, values) if is_newest and newest else None
+    early = newest if is_newest and newest and newest.at not in edges else None
+    unsure = _unsure(early, values) if early else None
     return _SearchedEpoch(
         changes=tuple(changes),
         candidates=tuple(map(change, found.candidates)),
@@ -222,10 +223,13 @@ def _search(
 
 
 def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
-    """The same where the candidates with these ids count."""
+    """Return the same where the candidates with these ids count, which judges newest figures there."""
     counting = [each for each in analysed.candidates if each.id in ids]
     left = tuple(each for each in analysed.candidates if each.id not in ids)
-    return with_changes(replace(analysed, candidates=left), counting)
+    early = analysed.unjudged
+    judged = early is not None and any(each.at == early.at for each in counting)
+    unjudged = None if judged else early
+    return with_changes(replace(analysed, candidates=left, unjudged=unjudged), counting)
 
 
 def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
@@ -288,7 +292,8 @@ def _placed_level(level: Level, points: Ints) -> Level:
 def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
     """The same with two steps, and a level between them, for each stretch that was worse and came back."""
     worse = [one for one in found.brief if _is_worse(series, one.effect)]
-    steps = [step for one in worse for step in _steps_of(one, values)]
+    known = {step.at for step in found.changes}  # a stretch may end in a level that stays
+    steps = [step for one in worse for step in _steps_of(one, values) if step.at not in known]
     within = {at for one in worse for at in range(one.start, one.stop)}
     return replace(
         found,
