@@ -49,6 +49,7 @@ FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.be
         ("circle.yml", FOREIGN, ""),
         ("src/ci/circle.py", FOREIGN, "code"),
         ("README.md", FOREIGN, ""),
+        ("perf/array.jl", FOREIGN, ""),
     ],
 )
 def test_what_a_file_is_to_a_case(path, case, role):

@@ -40,7 +40,7 @@ _DEPENDENCY = re.compile(
     r"|Pipfile|Dockerfile[^/]*|\.gitmodules|(Project|Manifest|Cargo)\.toml|go\.(mod|sum)|package(-lock)?\.json"
 )
 _ASIDE = re.compile(
-    r"(docs?|changelog|tests?|ci|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*"
+    r"(docs?|changelog|tests?|ci|\.[^/]+|examples?|asv|benchmarks?|asv_bench|perf)/.*|.*\.(md|rst)|LICENSE[^/]*"
     r"|[^/]*ignore|\.[^/]+|(appveyor|circle|azure-pipelines)\.ya?ml"
 )
 _BENCHMARKS = re.compile(r"(bench[^/]*|asv|perf[^/]*)/")

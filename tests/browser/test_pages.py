@@ -216,7 +216,12 @@ def test_the_overview_says_what_is_open(pages, shown):
     by_paths = "{cause: 'code', worst: {attribution: 'unknown'}}"
     cause = pages.script(f"return harness.events.columns({{}})[3].cell({by_paths}).textContent")
     assert cause.startswith("Not clear")
-    assert cause.endswith("code, by what its commit touches")
+    assert cause.endswith("code, by the files it touches")
+    none = json.dumps({**events[naive], "likely": 0, "accused": None, "commits": 3, "loose": 1, "cases": 2})
+    who = pages.script(f"return harness.events.columns({{}})[2].cell({none}).textContent")
+    assert who.startswith("no commit is accused: none of 3 touches code")
+    assert "likeliest" not in who
+    assert who.endswith("1 of 2 cases may be of other commits")
     hrefs = pages.script("return [...document.querySelectorAll('.commit a')].map(one => one.hash)")
     event = events[naive]
     assert f"#commit={event['suspects'][0]['hash']}&at={event['bad']}" in hrefs
