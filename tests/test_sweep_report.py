@@ -561,7 +561,7 @@ def test_what_is_said_of_sweeps_is_so():
         8,
         3,
     )
-    for told_ in ("fastest quarter", "within 5 %", "at most eight", "three fresh processes", "Ten of them"):
+    for told_ in ("fastest quarter", "within 5 %", "at most eight", "three fresh processes", "the ten best"):
         assert told_ in DOCUMENT
     assert (sweeps.BEST, sweeps.PANELS) == (10, 12)
     assert "twelve parts" in DOCUMENT
