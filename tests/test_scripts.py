@@ -577,6 +577,13 @@ def test_a_kernel_is_tuned_anew_where_its_code_differs(best, other, same):
     assert best(other, 1, 2, 3).size == (32 if same else 16)
 
 
+def test_a_helper_of_another_module_is_a_kernels_code(best):
+    kernel, other = KERNEL.replace("helper(", "ops.helper("), kernel_of(HELPER.src.replace("2", "3"))
+    assert best(kernel_of(kernel, ops=SimpleNamespace(helper=HELPER), WIDTH=4), 3, 1, 2).size == 32
+    assert best(kernel_of(kernel, ops=SimpleNamespace(helper=HELPER), WIDTH=4), 1, 2, 3).size == 32
+    assert best(kernel_of(kernel, ops=SimpleNamespace(helper=other), WIDTH=4), 1, 2, 3).size == 16
+
+
 def test_a_script_is_calibrated_by_its_calls(harness, tmp_path):
     repository = make_repository(tmp_path / "p")
     commit(repository, files(), 1)
@@ -596,9 +603,18 @@ def test_a_script_is_calibrated_by_its_calls(harness, tmp_path):
     assert compared["comparison"]["calibrated_at"] == told["calibration"]["measured_at"]
 
 
-@pytest.mark.parametrize("more", [("--planted-trials", "2"), ("--levels", "1"), ("--l2", "hot")])
+@pytest.mark.parametrize(
+    "more", [("--planted-trials", "2"), ("--levels", "1"), ("--l2", "hot"), ("--size", "9")]
+)
 def test_a_scripts_calls_are_not_slowed_to_calibrate(harness, tmp_path, more):
     done = harness("calibrate", "--script", RUN, *more, cwd=make_repository(tmp_path / "p"))
+    assert done.status == ExitCode.USAGE
+    assert more[0] in done.err
+
+
+@pytest.mark.parametrize("more", [("--size", "9"), ("--l2", "hot"), ("--max-time", "1")])
+def test_options_of_suites_are_refused_for_a_script_that_is_run(harness, tmp_path, more):
+    done = harness("run", "--script", RUN, *more, cwd=make_repository(tmp_path / "p"))
     assert done.status == ExitCode.USAGE
     assert more[0] in done.err
 

@@ -57,7 +57,7 @@ def command(selection: options.Selection, **given: Any) -> ExitCode:
 
 def _refuse_planting() -> None:
     context = click.get_current_context()
-    for name, option in (("planted_trials", "--planted-trials"), ("levels", "--levels"), ("l2", "--l2")):
+    for name, option in (("planted_trials", "--planted-trials"), ("levels", "--levels")):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(
                 f"{option} is of no use with --script: a script's calls are measured as they are."

@@ -9,6 +9,7 @@ import click
 from harness.cli import executable_options, options, script_options, tell_wall_time
 from harness.cli.compare_command import repository_of
 from harness.config import load_config
+from harness.errors import UsageError
 from harness.measure.timing import MeasureSettings
 
 _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
@@ -41,7 +42,9 @@ def command(selection: options.Selection, l2: str | None, max_time: float | None
 
     config = load_config()
     if scripts := script_options.scripts_in(config, given):
-        finished = script_options.run(config, repository_of(config), selection, scripts, given)
+        if max_time is not None:
+            raise UsageError("--max-time is of no use here: the harness decides how long it measures a call.")
+        finished = script_options.run(config, repository_of(config), selection, scripts, {**given, "l2": l2})
         if given["profile_wall"]:
             tell_wall_time(finished)
         return show(finished, selection, timed=True)

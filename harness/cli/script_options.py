@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from harness.cli.executable_options import Ends
     from harness.records.record_files import ComparisonResult, RunResult
     from harness.run.calibrate import CalibrationResult
+    from harness.run.pair_session import CompareObserver
     from harness.run.scripts.call_names import CallName
-    from harness.run.scripts.compare_scripts import ScriptSettings
+    from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
 
 _NEED_A_SCRIPT = {
     "timers": "--timer",
@@ -113,24 +114,20 @@ def compare(
 ) -> list[ComparisonResult]:
     """Compare scripts, one after another."""
     from harness.report.terminal.progress import CompareProgress
-    from harness.run.scripts.compare_scripts import ComparingScripts
     from harness.run.scripts.script_files import give_script
 
-    _check(selection, ends, scripts, given)
-    settings = settings_from(config, selection, given)
-    is_wanted = _selected(ends.cases)
+    if executable_options.are_commands(given):
+        raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
+    if ends.repository is None:
+        raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
     results: list[ComparisonResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
-        assert ends.repository is not None
-        bases, heads = executable_options.at_commits(
-            config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
-        )
-        names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
-        for base, head, name in zip(bases, heads, names, strict=True):
-            if told := give_script(base, head, always=given["script_from"] == "head"):
+        prepared = _prepared(config, ends, selection, scripts, given, observer, place)
+        for comparing in prepared:
+            sides = comparing.sides["base"], comparing.sides["head"]
+            if told := give_script(*sides, always=given["script_from"] == "head"):
                 observer.waiting(told)
-            of_script = dataclasses.replace(settings, suite=name)
-            results.append(ComparingScripts(base, head, of_script, observer, is_wanted).run())
+            results.append(comparing.run())
             if results[-1].interrupted:
                 break
     return results
@@ -156,30 +153,41 @@ def calibrate(
 ) -> list[CalibrationResult]:
     """Compare scripts of one commit, or of the working tree, with themselves."""
     from harness.report.terminal.progress import CompareProgress
-    from harness.run.scripts.compare_scripts import ComparingScripts
 
-    settings = settings_from(config, selection, given)
-    is_wanted = _selected(selection.cases)
     commit = git.resolve(repository, selection.commit) if selection.commit else None
+    ends = executable_options.Ends(repository, (commit, commit), selection.cases)
     results: list[CalibrationResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
-        bases, heads = executable_options.at_commits(
-            config,
-            place,
-            repository,
-            {"base": commit, "head": commit},
-            scripts,
-            given["build_command"],
-            observer.stage,
-        )
-        names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
-        for base, head, name in zip(bases, heads, names, strict=True):
-            of_script = dataclasses.replace(settings, suite=name)
-            comparing = ComparingScripts(base, head, of_script, observer, is_wanted)
+        for comparing in _prepared(config, ends, selection, scripts, given, observer, place):
             results.append(comparing.calibrate(given["trials"]))
             if results[-1].interrupted:
                 break
     return results
+
+
+def _prepared(
+    config: Config,
+    ends: Ends,
+    selection: options.Selection,
+    scripts: Sequence[str],
+    given: Mapping[str, Any],
+    observer: CompareObserver,
+    place: Path,
+) -> list[ComparingScripts]:
+    """Put both sides of each script into `place`, built, and return their comparisons."""
+    from harness.run.scripts.compare_scripts import ComparingScripts
+
+    _check(selection, scripts, given)
+    assert ends.repository is not None
+    settings, is_wanted = settings_from(config, selection, given), _selected(ends.cases)
+    bases, heads = executable_options.at_commits(
+        config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
+    )
+    names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
+    return [
+        ComparingScripts(base, head, dataclasses.replace(settings, suite=name), observer, is_wanted)
+        for base, head, name in zip(bases, heads, names, strict=True)
+    ]
 
 
 def run(
@@ -193,6 +201,7 @@ def run(
     from harness.report.terminal.progress import CompareProgress
     from harness.run.scripts.run_script import RunningScript
 
+    _check(selection, scripts, given)
     settings = settings_from(config, selection, given)
     commit = git.resolve(repository, selection.commit) if selection.commit else None
     with CompareProgress() as observer, scratch_folder() as place:
@@ -213,19 +222,14 @@ def _names_of(scripts: Sequence[str]) -> list[str | None]:
     ]
 
 
-def _check(
-    selection: options.Selection, ends: Ends, scripts: Sequence[str], given: Mapping[str, Any]
-) -> None:
+def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that are of no use with a script."""
     from harness.run.importing import checked_suite
 
     of_suites = {"--size": selection.size, "--quick": selection.quick}
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
             raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
-    if executable_options.are_commands(given):
-        raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
-    if ends.repository is None:
-        raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
     if given.get("suite"):
         checked_suite(given["suite"])
         if len(scripts) > 1:

@@ -65,15 +65,31 @@ def _code(kernel: Any, seen: set[int]) -> Iterator[str]:
     seen.add(id(kernel))
     tree = ast.parse(textwrap.dedent(kernel.src))
     yield ast.dump(tree)
-    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
     found = getattr(kernel, "__globals__", None)
     if found is None:
         found = kernel.fn.__globals__
-    for value in (found[name] for name in names if name in found):
+    for value in _named(tree, found):
         if hasattr(value, "src") and id(value) not in seen:
             yield from _code(value, seen)
         elif isinstance(getattr(value, "value", value), (bool, int, float, str)):
             yield repr(getattr(value, "value", value))
+
+
+def _named(tree: ast.AST, found: dict[str, Any]) -> list[Any]:
+    """Return what code names among these globals, and what it names of their modules."""
+    nodes = list(ast.walk(tree))
+    names = sorted({node.id for node in nodes if isinstance(node, ast.Name)})
+    attributes = sorted(
+        {
+            (node.value.id, node.attr)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        }
+    )
+    return [
+        *(found[name] for name in names if name in found),
+        *(getattr(found.get(name), attribute, None) for name, attribute in attributes),
+    ]
 
 
 def _read(path: str) -> str:
