@@ -19,6 +19,7 @@ from harness.judgement.noise import (
     Calibration,
     CaseNoise,
     PlantedRate,
+    noise_apart,
     noise_of_card,
     noise_of_case,
     read_calibration,
@@ -413,3 +414,17 @@ def test_as_json():
     assert told["path"] is None
     assert as_json(result_of(replace(KNOWN, verdicts=0)))["false_alarm_bound"] is None
     msgspec.json.encode(told)
+
+
+def test_a_case_whose_sides_had_a_process_each_is_judged_by_what_these_showed():
+    """Pairs of processes of a launch of 10 us that differ by 3 %, where 1 % is assumed of it."""
+    device = replace(devices()[0], kind="gpu")
+    effects = tuple(ProcessEffect(0.03 * (-1) ** number, 1e-4, 9, 10) for number in range(8))
+    known = replace(KNOWN, apart={"bench.add[]": CaseNoise(time=effects)})
+    assumed, few, calibrated = (
+        noise_apart(device, each, "bench.add[]").at(1e4).time.variance
+        for each in (None, replace(KNOWN, apart={"bench.add[]": CaseNoise(time=effects[:3])}), known)
+    )
+    assert few == assumed == pytest.approx(0.01**2, rel=0.01)
+    assert calibrated == pytest.approx(0.03**2, rel=0.2)
+    assert noise_apart(device, known, "bench.other[]").at(1e4).time.variance == assumed

@@ -331,10 +331,16 @@ class OwnCall(TimedCall):
     def sample(self, budget_ms: float) -> tuple[list[float], int]:
         if not self._number:
             self._loop(1)
-            longest = _LONGEST_QUEUE if self._device else _LONGEST_LOOP
-            self._number = max(1, min(longest, int(budget_ms * _MS / max(self._loop(1), 1.0))))
+            once_ns = max(self._loop(1), 1.0)
+            self._number = max(1, min(self._longest(), int(budget_ms * _MS / once_ns)))
         self._loop(max(1, self._number // 4))
         return [self._loop(self._number) / self._number], self._number
+
+    def _longest(self) -> int:
+        """Return the number of calls for which the card can be held until the host has enqueued them."""
+        if self._device is None:
+            return _LONGEST_LOOP
+        return min(_LONGEST_QUEUE, int(_LONGEST_HOLD_NS / max(_HOLDS[1] * self._host_ns, 1.0)))
 
     def _loop(self, count: int) -> float:
         if self._device is not None:
