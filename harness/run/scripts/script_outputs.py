@@ -68,7 +68,7 @@ class OutputsOrder:
 
 
 Observe = Callable[[SideName, OutputsOrder], Done | RaisedError]
-"""Has one side carry out such an order."""
+"""Function that has one side carry out an order, and returns its answer."""
 
 
 @dataclass(frozen=True, slots=True)

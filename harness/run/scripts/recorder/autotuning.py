@@ -1,7 +1,7 @@
-"""Has all processes run what Triton's autotuner found first, so that base and head do not differ by chance.
+"""Make all processes run the configuration that Triton's autotuner found first, at base and at head.
 
-Triton itself keeps it on disk by the line on which a kernel begins, and not for configurations with hooks. So
-a comment above an unchanged kernel has it tuned anew, and the choice may be another.
+Triton keeps its choice on disk by the line on which a kernel begins, and keeps none for configurations with
+hooks. So Triton tunes an unchanged kernel anew when a comment above it changes, and may choose differently.
 """
 
 from __future__ import annotations
