@@ -24,6 +24,7 @@ DIGITS = 9
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 _FILE = re.compile(r"(\d{8}T\d{6})Z(-[0-9a-f]{8}(?:\.\.[0-9a-f]{8})?-\w+-)[0-9a-f]{8}")
 """Name of a record: time, commit or two, suite, first digits of the run's id."""
+_DAY = re.compile(r"(?<=measured )\d{4}-\d\d-\d\d")
 _TOOK = re.compile(r"\d[\d.,]*(?= s (?:in all\)|of device\s+time))")
 _AGE = re.compile(r"just now|\d+ minutes? ago")
 _SWEEP = re.compile(r"(?<=Sweep )[0-9a-f]{16}")
@@ -37,6 +38,8 @@ def text(found: str, *roots: Path) -> str:
         found = found.replace(str(root), "<root>").replace(str(root.resolve()), "<root>")
     found = _FILE.sub(_if_new("%Y%m%dT%H%M%S", r"<time>\2<id>"), found)
     found = _TIME.sub(_if_new("%Y-%m-%dT%H:%M:%S", "<time>"), found)
+    today = {f"{STARTED:%Y-%m-%d}", f"{datetime.now(timezone.utc):%Y-%m-%d}"}
+    found = _DAY.sub(lambda match: "<day>" if match[0] in today else match[0], found)
     found = _TOOK.sub("<duration>", found)
     found = _AGE.sub("<age>", found)
     found = _SWEEP.sub("<id>", found)
