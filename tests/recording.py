@@ -56,6 +56,7 @@ class RecordingDevice(NullDevice):
         self.enqueue(self.flush_ns)
 
     def synchronize(self) -> None:
+        super().synchronize()
         self.log.append("S")
         self.host.now_ns += self.pending_ns
         self.pending_ns = 0.0

@@ -35,7 +35,7 @@ import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
 from harness.device.backends.null_noise import SimulatedNoise
-from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
+from harness.errors import BuildError, ConfigError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 
@@ -113,6 +113,7 @@ class NullDevice(HostMemory):
             self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
+        self._waits = 0
         self._writes = 0
         """Number of possible changes of inputs: results are kept until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
@@ -200,7 +201,21 @@ class NullDevice(HostMemory):
             total_ns *= 1 + _STEP * int(arguments[-1])
         if self.noise is not None:
             total_ns = self.noise.spend(total_ns / launches, launches, built.resources.binary_sha256)
-        return lambda: total_ns
+        return self._known_after_wait(total_ns)
+
+    def synchronize(self) -> None:
+        self._waits += 1
+
+    def _known_after_wait(self, time_ns: float) -> Timing:
+        """Return a timing that raises MeasureError until the next synchronize(), as a card's does."""
+        waits = self._waits
+
+        def timing() -> float:
+            if self._waits == waits:
+                raise MeasureError("The time of a launch was read before synchronize().")
+            return time_ns
+
+        return timing
 
     def stamp(self) -> Stamping:
         now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
@@ -209,8 +224,7 @@ class NullDevice(HostMemory):
     def canary(self) -> Timing | None:
         if self.noise is None:
             return None
-        time_ns = self.noise.spend(_CANARY_NS, 1, "canary")
-        return lambda: time_ns
+        return self._known_after_wait(self.noise.spend(_CANARY_NS, 1, "canary"))
 
     def globaltimer_tick_ns(self) -> float | None:
         return None if self.noise is None else 1.0
