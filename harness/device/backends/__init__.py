@@ -69,15 +69,22 @@ def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
     return found
 
 
+def described(spec: str) -> DeviceInfo:
+    """Return the device that `spec` names, without opening it. Raises UsageError and DeviceError."""
+    name, index = parse_spec(spec)
+    with _backend(name) as backend:
+        devices = backend.devices()
+    if index >= len(devices):
+        listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+        raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
+    return devices[index]
+
+
 def open_device(spec: str | None) -> Device:
     """Return the device that `spec` names, or the first that works. Raises UsageError and DeviceError."""
     if spec is not None:
-        name, index = parse_spec(spec)
+        name, index = parse_spec(described(spec).spec)
         with _backend(name) as backend:
-            devices = backend.devices()
-            if index >= len(devices):
-                listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
-                raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
             return backend.open_device(index)
     problems = ["No device works on this machine."]
     for name in DEFAULT_ORDER:
