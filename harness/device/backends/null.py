@@ -5,16 +5,15 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. A kernel's text can say its time
-or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
-``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
-harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
-clocks. Under ``compilers`` it may say by which factor an nvcc makes everything slower, by its path, or a
-Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a
-card is. Under ``cards`` it may list several devices: each entry is a script whose keys stand in for the keys of
-the whole script on that device. The fault ``lost`` ends the process, and its device does not open any more.
-It is what the tests run on and what a suite's author can try a pipeline with; no figure of it says anything
-about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device does
+not open any more. A kernel's text can say its time or fault itself, so that these differ from commit to
+commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the
+script may name one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then
+times vary, and the device has clocks. Under ``compilers`` it may say by which factor an nvcc makes everything
+slower, by its path, or a Python everything that it runs. Under ``uuid`` it may give the device an identity,
+by which it is locked as a card is. Under ``cards`` it may list several devices, each as a script whose keys
+take the place of the whole script's keys. It is what the tests run on and what a suite's author can try a
+pipeline with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations
