@@ -80,7 +80,7 @@ device = value(
 gpus = value(
     "--gpus",
     "all|0,1",
-    "Share the work out among several cards of this machine: all, or these.",
+    "Share the work out among several cards of this machine.",
 )
 max_launch = value(
     "--max-launch-ms",

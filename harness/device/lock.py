@@ -25,6 +25,7 @@ import msgspec
 
 from harness.errors import BusyError
 from harness.records.types import DeviceInfo
+from harness.system import interrupts
 from harness.system.files import try_lock
 from harness.system.texts import harmless
 
@@ -140,6 +141,7 @@ def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], N
             told(f"{sentence}: waiting.")
         said = sentence
         time.sleep(POLL_S)
+        interrupts.check()
 
 
 def _took(path: Path, file: int) -> bool:

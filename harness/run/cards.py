@@ -6,7 +6,6 @@ card. A thread drives each card, with worker processes of its own.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import threading
 from collections import Counter
@@ -28,6 +27,7 @@ from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.files import scratch_folder
+from harness.system.interrupts import heed
 from harness.system.process import Failed
 
 R = TypeVar("R", RunResult, ComparisonResult, CalibrationResult)
@@ -37,6 +37,8 @@ Measure = Callable[["Card", int, frozenset[str]], R]
 
 _SETTINGS = ("power_limit_w", "ecc", "mig", "compute_mode", "application_sm_clock_mhz")
 """Settings of a card that change its times."""
+_GLANCE_S = 0.2
+"""Time between two looks for an interrupt, in seconds."""
 _FIELDS = {RunResult: "rows", ComparisonResult: "verdicts"}
 """The field of a result that holds the outcome of each case."""
 
@@ -100,11 +102,11 @@ def specs_of(gpus: str) -> tuple[str, ...]:
         return ()
     words = [word.strip() for word in gpus.split(",")]
     if not all(words):
-        raise UsageError(f"--gpus is {gpus!r}; expected 'all', or cards such as 0,1 or cuda:0,cuda:1.")
+        raise UsageError(f"Unknown cards {gpus!r}: expected 'all', or cards such as 0,1 or cuda:0,cuda:1.")
     named = [parse_spec(f"cuda:{word}" if word.isdecimal() else word) for word in words]
     specs = [f"{backend}:{index}" for backend, index in named]
     if twice := [spec for spec, count in Counter(specs).items() if count > 1]:
-        raise UsageError(f"--gpus {gpus} names {twice[0]} twice. Name each card once.")
+        raise UsageError(f"Cards {gpus!r} hold {twice[0]} twice. Name each card once.")
     return tuple(specs)
 
 
@@ -114,18 +116,19 @@ def find_cards(gpus: str) -> list[Card]:
     Raises UsageError for words that name no card, or a card twice, and DeviceError for a card that is not
     there.
     """
+    request = Survey(specs=specs_of(gpus))
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
-        found = worker.ask(Survey(specs=specs_of(gpus)), OPEN_TIMEOUT_S)
+        found = worker.ask(request, OPEN_TIMEOUT_S)
     if isinstance(found, Failed):
-        raise DeviceError(f"--gpus {gpus}: {found.message}", log=found.log)
+        raise DeviceError(found.message, log=found.log)
     cards = [_card(device) for device in found]
     first: dict[str, Card] = {}
     for card in cards:
         other = first.setdefault(identity_of(card.device), card)
         if other is not card:
             raise UsageError(
-                f"--gpus {gpus}: {other.label} and {card.label} are the same hardware and would disturb each "
-                "other. Name each card once."
+                f"{other.label} and {card.label} are the same hardware, and would disturb each other. "
+                "Name each card once."
             )
     return cards
 
@@ -249,13 +252,20 @@ class _Driver(threading.Thread, Generic[R]):
         self.lost: Lost | None = None
         self.error: BaseException | None = None
         """An interrupt, or an error of the harness's own."""
+        self.ended = threading.Event()
+        """Set at the end. `join` is of no use: interrupted, it can mark a thread as ended that goes on."""
+        self.interrupt = threading.Event()
+        """Set to have this thread raise KeyboardInterrupt."""
 
     def run(self) -> None:
+        heed(self.interrupt)
         try:
             while self.lost is None and (cases := self._sharing.next(self._card)):
                 self._take(cases)
         except BaseException as error:  # noqa: BLE001 - the thread that waits for this one raises it
             self.error = error
+        finally:
+            self.ended.set()
 
     def _take(self, cases: Sequence[CaseOfSuite]) -> None:
         suite = cases[0].suite
@@ -274,13 +284,6 @@ class _Driver(threading.Thread, Generic[R]):
         # Where the command makes no sense, it makes none on a like card.
         left, heirs = self._sharing.leave(self._card, unfinished, may_pass=isinstance(error, MeasureError))
         self.lost = Lost(self._card, error, tuple(case.id for case in left), tuple(heirs))
-
-    def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in this thread, as Ctrl-C does in the main thread."""
-        if self.is_alive():
-            assert self.ident is not None
-            raised = ctypes.py_object(KeyboardInterrupt)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), raised)
 
 
 def _split(result: R) -> tuple[R, dict[str, str]]:
@@ -309,13 +312,15 @@ def spread(
     drivers = [_Driver(card, sharing, measure) for card in cards]
     for driver in drivers:
         driver.start()
-    interrupted = not _joined(drivers)
-    if interrupted:
+    interrupted = False
+    try:
+        _wait_for(drivers)
+    except KeyboardInterrupt:
+        interrupted = True
         sharing.stop()
         for driver in drivers:
-            driver.interrupt()
-        for driver in drivers:
-            driver.join()
+            driver.interrupt.set()
+        _wait_for(drivers)
     for driver in drivers:
         if driver.error is not None and not isinstance(driver.error, KeyboardInterrupt):
             raise driver.error
@@ -328,11 +333,8 @@ def spread(
     return Spread(tuple(results), tuple(driver.lost for driver in drivers if driver.lost))
 
 
-def _joined(drivers: Iterable[threading.Thread]) -> bool:
-    """Wait for all threads; return False at once when the wait is interrupted."""
-    try:
-        for driver in drivers:
-            driver.join()
-    except KeyboardInterrupt:
-        return False
-    return True
+def _wait_for(drivers: Iterable[_Driver[R]]) -> None:
+    for driver in drivers:
+        # A signal that the system gives to another thread is noticed after this long.
+        while not driver.ended.wait(_GLANCE_S):
+            pass
