@@ -553,17 +553,17 @@ class _PytestProgress:
     """Lock that lets one card's thread write at a time: pytest captures output by what a process has once."""
 
     def __init__(self, config: pytest.Config, card: str = "") -> None:
-        self._config, self._card = config, card
+        self._config, self._prefix = config, f"{card}: " if card else ""
 
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
 
     def waiting(self, sentence: str) -> None:
-        self._say(sentence, quiet=False)
+        self._say(self._prefix + sentence, quiet=False)
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
         what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
-        self._say(f"process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
+        self._say(f"{self._prefix}process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
 
     def _say_nothing(self, *_: object) -> None:
         pass
@@ -579,7 +579,7 @@ class _PytestProgress:
         disabled = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
         with self._turn, disabled:
             reporter.ensure_newline()
-            reporter.write_line(f"{self._card}: {line}" if self._card else line)
+            reporter.write_line(line)
             reporter.flush()  # in a log too, what is waited for is told before
 
 
