@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.records.types import DeviceInfo
     from harness.report.terminal.progress import DeviceProgress
     from harness.run.calibrate import CalibrationResult
-    from harness.run.cards import Card, CaseOfSuite, Spread
+    from harness.run.several_cards import Card, CardResults, CaseOfSuite
     from harness.suite.planning import PlannedCase
 
 
@@ -62,7 +62,7 @@ def measure_suites(
 def _on_cards(
     work: Work[Observer, R], suites: int, gpus: str, observer: Observer, *, share: bool
 ) -> list[tuple[int, R]]:
-    from harness.run.cards import cases_of, find_cards, spread
+    from harness.run.several_cards import cases_of, find_cards, spread
 
     cards = find_cards(gpus)
     observers = {card: observer.of_card(card.device.spec) for card in cards}
@@ -78,7 +78,7 @@ def _on_cards(
     return list(found.results)
 
 
-def _tell_lost(found: Spread[R]) -> None:
+def _tell_lost(found: CardResults[R]) -> None:
     """Tell which cards were lost. Cases that no other card has measured give the command an exit status.
 
     Raises the error of a lost card where there is no result at all.

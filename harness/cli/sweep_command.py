@@ -112,7 +112,7 @@ def _executor(
         with LocalExecutor(loaded.suite.root, device or configured, observer, given["busy"]) as local:
             yield local
         return
-    from harness.run.cards import find_cards
+    from harness.run.several_cards import find_cards
     from harness.run.sweep.cluster import DaskExecutor
 
     # On a cluster, what this machine's configuration says of devices means nothing.

@@ -116,7 +116,7 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: Toolchain
 
 
-class Survey(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True):
+class DescribeDevices(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True):
     """Describe devices without opening one; every card of CUDA where `specs` is empty."""
 
     specs: tuple[str, ...]
@@ -330,7 +330,7 @@ class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
     """Time of one launch, the median of the slots."""
 
 
-RunRequest = Survey | Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
+RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
 TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
-WorkerRequest = RunRequest | PairRequest | TurnRequest
+WorkerRequest = DescribeDevices | RunRequest | PairRequest | TurnRequest

@@ -295,7 +295,7 @@ def main() -> int:
 
     def answer(request: protocol.WorkerRequest, channel: Channel) -> object:
         nonlocal worker
-        if isinstance(request, protocol.Survey):
+        if isinstance(request, protocol.DescribeDevices):
             return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"

@@ -137,7 +137,7 @@ def _check_device(spec: str) -> None:
 
 def _check_cards(gpus: str, device: str | None, base: str | None) -> None:
     from harness.errors import UsageError
-    from harness.run.cards import specs_of
+    from harness.run.several_cards import specs_of
 
     if device:
         raise pytest.UsageError("--perf-gpus and --perf-device each say where to work: give one of them.")

@@ -17,12 +17,12 @@ from harness.errors import HarnessError, UsageError
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, L2Policy, Row, Run
-from harness.run.cards import Card, CaseOfSuite, cases_of, find_cards, specs_of, spread
 from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import find_device
 from harness.run.pair_session import CompareObserver
 from harness.run.run import Session, SessionSettings
+from harness.run.several_cards import Card, CaseOfSuite, cases_of, find_cards, specs_of, spread
 from harness.suite import planning
 from harness.suite.planning import PlannedCase, SuitePair
 from harness.suite.problem import Case

@@ -23,7 +23,7 @@ from harness.device.backends.null import devices
 from harness.errors import ExitCode
 from harness.judgement.noise import read_calibration
 from harness.records.record_files import read_run
-from harness.run.cards import Card, CaseOfSuite, alike, assign
+from harness.run.several_cards import Card, CaseOfSuite, alike, assign
 from tests.commits import BASE, HEAD, MS, SOURCE, files, make_project, takes
 from tests.sampling import given, st
 from tests.support import COMMAND, IMPORT_PATH, Done, caller, commit, programs

@@ -19,7 +19,7 @@ from harness.device.backends import parse_spec
 from harness.device.lock import identity_of
 from harness.device.telemetry import probe_for
 from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
-from harness.measure.protocol import Survey
+from harness.measure.protocol import DescribeDevices
 from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, Row, Verdict
 from harness.run.calibrate import CalibrationResult
@@ -85,7 +85,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Generic[R]):
+class CardResults(Generic[R]):
     """The outcome of work on several cards."""
 
     results: tuple[tuple[int, R], ...]
@@ -116,7 +116,7 @@ def find_cards(gpus: str) -> list[Card]:
     Raises UsageError for words that name no card, or a card twice, and DeviceError for a card that is not
     there.
     """
-    request = Survey(specs=specs_of(gpus))
+    request = DescribeDevices(specs=specs_of(gpus))
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
         found = worker.ask(request, OPEN_TIMEOUT_S)
     if isinstance(found, Failed):
@@ -302,7 +302,7 @@ def spread(
     measure: Measure[R],
     *,
     share: bool = True,
-) -> Spread[R]:
+) -> CardResults[R]:
     """Measure on several cards at once. `listed` returns all cases that a device can measure.
 
     `measure` is called in a thread for each card, with a suite's number and the ids of some of its cases.
@@ -330,7 +330,7 @@ def spread(
             raise KeyboardInterrupt
         suite, last = results.pop()
         results.append((suite, replace(last, interrupted=True)))
-    return Spread(tuple(results), tuple(driver.lost for driver in drivers if driver.lost))
+    return CardResults(tuple(results), tuple(driver.lost for driver in drivers if driver.lost))
 
 
 def _wait_for(drivers: Iterable[_Driver[R]]) -> None:
