@@ -43,6 +43,7 @@ LONG = (
     "test_runner_files",
     "test_whole_way",
     "test_compare_cli",
+    "test_several_cards",
     "test_workflows",
     "test_sweep_cluster",
     "test_identity",

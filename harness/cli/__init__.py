@@ -78,18 +78,21 @@ def tell_failed(sentence: str, log: str) -> None:
 
 
 def tell_wall_time(results: Iterable[Any]) -> None:
-    """Tell on standard error how long the command took so far, and how long each stage of it."""
+    """Tell on standard error how long the command took so far, and its stages, a line for each device."""
     import time
-    from collections import Counter
+    from collections import Counter, defaultdict
 
     import psutil
 
-    total_s, spent_s = time.time() - psutil.Process().create_time(), Counter[str]()
+    total_s = time.time() - psutil.Process().create_time()
+    spent_s: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
-        spent_s.update(result.wall_s)
-    spent_s["other"] = total_s - spent_s.total()  # such as imports, and loading suites
-    told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in spent_s.items())
-    click.echo(f"Wall time {total_s:.2f} s: {told}.", err=True)
+        spent_s[result.device.spec].update(result.wall_s)
+    for spec, stages in spent_s.items():
+        stages["other"] = total_s - stages.total()  # such as imports, and loading suites
+        told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
+        where = f", {spec}" if len(spent_s) > 1 else ""
+        click.echo(f"Wall time {total_s:.2f} s{where}: {told}.", err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:

@@ -116,6 +116,12 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: Toolchain
 
 
+class DescribeDevices(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True):
+    """Describe devices without opening one; every card of CUDA where `specs` is empty."""
+
+    specs: tuple[str, ...]
+
+
 class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Open a device; the first message, once."""
 
@@ -327,4 +333,4 @@ class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
 TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
-WorkerRequest = RunRequest | PairRequest | TurnRequest
+WorkerRequest = DescribeDevices | RunRequest | PairRequest | TurnRequest

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from harness.device.backends import nvcc, open_device
+from harness.device.backends import described, devices_of, nvcc, open_device
 from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
@@ -295,6 +295,8 @@ def main() -> int:
 
     def answer(request: protocol.WorkerRequest, channel: Channel) -> object:
         nonlocal worker
+        if isinstance(request, protocol.DescribeDevices):
+            return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"
             worker = Worker(request, channel)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 R = TypeVar("R")
+P = TypeVar("P")
+"""A process, or several, that a request is for."""
 
 _DOING = {
     "start": "starting",
@@ -176,6 +178,8 @@ class WorkerProcess(Process):
 
 
 OPEN_TIMEOUT_S = 60.0
+RECOVERY_S = 2.0
+"""Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
 
 
 class DeviceObserver(Protocol):
@@ -221,6 +225,8 @@ class DeviceSession:
         """The suites that workers do not load themselves."""
         self.peaks: Mapping[str, float] = {}
         """The device's peak rates; empty until they are known."""
+        self.lost: DeviceError | None = None
+        """Error of a device that does not open any more; nothing more is asked of it."""
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
@@ -306,12 +312,12 @@ class DeviceSession:
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
         """Ask the worker process. Start it if there is none, and end it if it fails."""
 
-        def answer() -> R | Failed:
+        def opened() -> WorkerProcess:
             self.start()
             assert self._child is not None
-            return self._child.ask(request, timeout_s, self.heard)
+            return self._child
 
-        return self._answered(answer)
+        return self._answered(opened, lambda child: child.ask(request, timeout_s, self.heard))
 
     def heard(self, progress: Progress) -> None:
         self.stage(f"{progress.stage} {progress.side}".strip())
@@ -321,10 +327,12 @@ class DeviceSession:
         self.wall_time.enter(stage)
         self.observer.stage(stage)
 
-    def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
-        """Return the worker process's answer, or why it gave none. In that case end the process."""
+    def _answered(self, opening: Callable[[], P], answer: Callable[[P], R | Failed]) -> R | Failed:
+        """Return the answer of processes that have opened the device, or why they gave none. In that case end
+        them.
+        """
         try:
-            reply = answer()
+            reply = answer(self._opened(opening))
         except HarnessError as error:
             reply = failure(error)
         except BaseException:
@@ -335,6 +343,30 @@ class DeviceSession:
         if isinstance(reply, Failed):
             self.leave()
         return reply
+
+    def _opened(self, opening: Callable[[], P]) -> P:
+        """Return processes that have opened the device. Raises DeviceError for a device that is lost."""
+        if self.lost is not None:
+            raise self.lost
+        try:
+            return opening()
+        except (DeviceError, WorkerError) as error:
+            self._recover(error)
+            return opening()
+
+    def _recover(self, error: HarnessError) -> None:
+        """Give a device that did not open a moment. Raise DeviceError where it is lost: where it does not
+        open without a suite either.
+        """
+        with self.wall_time.during("open"):
+            time.sleep(RECOVERY_S)
+            try:
+                with closing(WorkerProcess(self.scratch)) as worker:
+                    worker.open(self._spec)
+            except HarnessError as again:
+                gone = f"{self.device.name} ({self.device.spec}) cannot be opened any more: {again.message}"
+                self.lost = DeviceError(gone, log=again.log)
+                raise self.lost from error
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:

@@ -210,12 +210,14 @@ class PairSession(DeviceSession):
 
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """Ask a pair of processes. Start it if there is none, and end it if it fails."""
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
+        return self._answered(
+            self._side_processes, lambda turns: turns.compare(request, timeout_s, self.ahead.prepare)
+        )
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
         timeout_s = self.build_timeout_s(len(pairs))
-        return self._answered(lambda: self._side_processes().inspect(pairs, timeout_s))
+        return self._answered(self._side_processes, lambda turns: turns.inspect(pairs, timeout_s))
 
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
         """Have the processes that are begun from now on build these before their turn."""

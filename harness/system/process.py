@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 import msgspec
 
 from harness.errors import HarnessError, Side
-from harness.system import supervisor
+from harness.system import interrupts, supervisor
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
@@ -440,6 +440,7 @@ class Process(_Child):
         poll = select.poll()
         poll.register(pipe, event)
         while True:
+            interrupts.check()
             ended = self.has_ended()  # asked first: what it wrote before its end is then in the pipe
             self.shorten_log()
             left_s = deadline - time.monotonic()

@@ -157,7 +157,7 @@ class ComparingScripts:
                 self.calibration = known
                 if result.interrupted:
                     break
-            return CalibrationResult(known, tuple(same), (), (), path, result.interrupted)
+            return CalibrationResult(self.device, known, tuple(same), (), (), path, result.interrupted)
 
     @property
     def _folder(self) -> Path | None:
