@@ -73,10 +73,12 @@ class WorkerProcess(Process):
         env: Mapping[str, str] = {},
         before: Sequence[str] = (),
         answered: Answered | None = None,
+        *,
+        fresh: bool = False,
     ) -> None:
         """Start the process. `python` is an interpreter in whose environment it runs, with this harness and
         the packages there; `before` are the words of a program that starts it; `answered` returns the reply
-        to each question that it asks.
+        to each question that it asks. A `fresh` process is started by Python.
         """
         self._scratch, self._answered = scratch, answered
         # The worker is in a folder of its own, where it would look for relative paths.
@@ -86,7 +88,7 @@ class WorkerProcess(Process):
         # that share a connection to the card wait for one another: none would be found to work out of turn.
         defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
         env = {**defaults, **paths, **env}
-        super().__init__("harness.measure.worker", env=env, python=python, before=before)
+        super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
 
     def open(
         self,
@@ -153,6 +155,11 @@ class WorkerProcess(Process):
             raise self._error(lost, last, timeout_s) from None
         return answer
 
+    def log(self) -> str:
+        """The end of what it has printed, and why Python had to start it, where there is a reason."""
+        why = f"Started by Python: {self.why_fresh}." if self.why_fresh else ""
+        return "\n".join(filter(None, (super().log(), why)))
+
     def finish(self, timeout_s: float) -> None:
         """Have the process end by itself. Raises WorkerError where it does not in time."""
         try:
@@ -191,7 +198,7 @@ class DeviceSession:
 
     `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
     found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
-    process measures on the device.
+    process measures on the device. A session that is not `timed` only verifies.
 
     Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device,
     BusyError where it is busy and nobody wants to wait.
@@ -211,11 +218,15 @@ class DeviceSession:
         command: str = "run",
         busy: Busy = "wait",
         work_tree: Path | None = None,
+        timed: bool = True,
     ) -> None:
         self.observer = observer
         self.wall_time = WallTime()
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
-        self._command, self._busy, self._work_tree = command, busy, work_tree
+        self._command, self._busy, self._work_tree, self._timed = command, busy, work_tree, timed
+        self._fresh = False
+        """True where each process is started by Python: where the host is the device, times depend on the
+        places of libraries in memory, which are the same in all forks."""
         self._compilers: Mapping[str, str] = {}
         self._told: Mapping[SideName, SuiteData] = {}
         """The suites that workers do not load themselves."""
@@ -238,6 +249,7 @@ class DeviceSession:
             most = self.probe.limits()
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
+            self._fresh = self._timed and self.device.kind == "cpu"
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
@@ -365,7 +377,7 @@ class DeviceSession:
             self._spare.close()
 
     def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self.scratch)
+        return WorkerProcess(self.scratch, fresh=self._fresh)
 
     def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
         return child.open(

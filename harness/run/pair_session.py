@@ -200,7 +200,8 @@ class PairSession(DeviceSession):
             self._told = told
 
     def _new_worker(self, python: str = "", env: Mapping[str, str] = {}) -> WorkerProcess:
-        return WorkerProcess(self.scratch, python, env, answered=_Answering(self._loadings))
+        answered = _Answering(self._loadings)
+        return WorkerProcess(self.scratch, python, env, answered=answered, fresh=self._fresh)
 
     def build_timeout_s(self, pairs: int) -> float:
         """Return the timeout of building so many pairs, a core each."""

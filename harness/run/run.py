@@ -67,6 +67,7 @@ class Session(DeviceSession):
             command=settings.command,
             busy=settings.busy if settings.measure else "ignore",
             work_tree=loaded.work_tree,
+            timed=settings.measure is not None,
         )
         self.loaded = loaded
         self.settings = settings

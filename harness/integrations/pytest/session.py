@@ -25,6 +25,7 @@ from harness.run.run import Session, SessionSettings
 from harness.suite import planning
 from harness.suite.planning import PlannedCase, SuitePair
 from harness.suite.problem import Case
+from harness.system.process import begin_ready
 
 CaseSide = Literal["base", "head"]
 
@@ -206,6 +207,7 @@ class CaseRunner:
 
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
+            begin_ready()
             self._pairs[config] = (
                 [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
                 if self._base is None
