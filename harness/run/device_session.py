@@ -8,10 +8,14 @@ import datetime as dt
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import psutil
 
 import harness
 from harness.device.backends.base import check_launch
@@ -105,6 +109,22 @@ class WorkerProcess(Process):
 
         Raises UsageError, DeviceError, WorkerError.
         """
+        return self.begin_open(
+            device, suite, base, told=told, work_tree=work_tree, peaks=peaks, compilers=compilers
+        )()
+
+    def begin_open(
+        self,
+        device: str | None,
+        suite: Path | None = None,
+        base: Path | None = None,
+        *,
+        told: Mapping[SideName, SuiteData] = {},
+        work_tree: Path | None = None,
+        peaks: Mapping[str, float] = {},
+        compilers: Mapping[str, str] = {},
+    ) -> Callable[[], OpenReply]:
+        """Ask it to open a device; what is returned waits for that. Both raise what `open` does."""
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
@@ -115,11 +135,16 @@ class WorkerProcess(Process):
             peaks=peaks,
             compilers=compilers,
         )
-        reply = self.ask(request, OPEN_TIMEOUT_S)
-        if isinstance(reply, Failed):
-            kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-            raise kind(reply.message, log=reply.log)
-        return reply
+        pending = self.begin(request, OPEN_TIMEOUT_S)
+
+        def opened() -> OpenReply:
+            reply = pending(lambda _progress: None)
+            if isinstance(reply, Failed):
+                kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+                raise kind(reply.message, log=reply.log)
+            return reply
+
+        return opened
 
     def ask(
         self,
@@ -185,6 +210,41 @@ class WorkerProcess(Process):
 OPEN_TIMEOUT_S = 60.0
 
 
+@dataclass(slots=True)
+class _Ahead:
+    """A worker that opens the device before its turn."""
+
+    worker: WorkerProcess
+    opened: Callable[[], object] | None = None
+    """Waits until the device is open; None once it is."""
+
+    def wait(self) -> None:
+        """Wait until the device is open. Raises what opening does."""
+        if self.opened is not None:
+            self.opened()
+            self.opened = None
+
+    def is_open(self) -> bool:
+        """Wait until the device is open, and tell whether that went well."""
+        try:
+            self.wait()
+        except HarnessError:
+            return False
+        return True
+
+
+def most_ahead(device: DeviceInfo) -> int:
+    """Return how many processes, or pairs of them, may import, open the device and build before their turn.
+
+    They leave the host's processors and memory, and the card's, to those that measure.
+    """
+    if device.kind != "gpu":  # there what they import would disturb
+        return 0
+    # A framework takes a gigabyte in each process.
+    free_bytes = int(psutil.virtual_memory().available)
+    return min(3, len(os.sched_getaffinity(0)) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
+
+
 class DeviceObserver(Protocol):
     def opened(self, device: DeviceInfo) -> None: ...
     def waiting(self, sentence: str) -> None:
@@ -235,12 +295,16 @@ class DeviceSession:
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
-        self._spare: WorkerProcess | None = None
+        self._ahead: deque[_Ahead] = deque()
+        """Workers that open the device before their turn."""
+        self.wanted = 1
+        """Number of worker processes that the session will still start, as far as known."""
+        self._most = 1
 
     def __enter__(self) -> Self:
         with ExitStack() as stack, self.wall_time.during("open"):
             self.scratch = stack.enter_context(scratch_folder())
-            stack.callback(self._end_spare)
+            stack.callback(self.end_ahead)
             self.builder = stack.enter_context(closing(self._new_worker()))
             found = self._open(self.builder)
             self.toolchain = found.toolchain
@@ -250,6 +314,7 @@ class DeviceSession:
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
             self._fresh = self._timed and self.device.kind == "cpu"
+            self._most = 1 + most_ahead(self.device)
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
@@ -297,19 +362,53 @@ class DeviceSession:
     def start(self) -> None:
         """Have a worker process that has opened the device, watched from before it starts.
 
-        The next one is started ahead of time: its imports take as long as a measurement. Where the host is
-        the device they would disturb one. Raises what entering does, and WorkerError.
+        Raises what entering does, and WorkerError.
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                child, self._spare = self._spare or self._new_worker(), None
+                child = self._next()
                 stack.callback(child.close)
-                self._open(child)
-                if self.device.kind == "gpu":
-                    self._spare = self._new_worker()
                 self._worker = stack.pop_all()
             self._child = child
+
+    def open_ahead(self) -> None:
+        """Have the next workers open the device, as many as are wanted and there is room for.
+
+        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        """
+        while len(self._ahead) < min(self.wanted, self._most):
+            worker = self._new_worker()
+            self._ahead.append(_Ahead(worker, self._begin_open(worker)))
+
+    def _next(self) -> WorkerProcess:
+        """Return a worker that has opened the device. None opens it afterwards, if anything is timed."""
+        self.wanted = max(1, self.wanted)
+        if self._ahead and not self._ahead[0].is_open():  # as another has the card to itself, or its memory
+            self._open_alone()
+        if not self._ahead:
+            self.open_ahead()
+        first = self._ahead.popleft()
+        self.wanted -= 1
+        try:
+            first.wait()
+            if not self._timed:
+                self.open_ahead()
+            elif not all(other.is_open() for other in self._ahead):
+                self._open_alone()
+        except BaseException:
+            first.worker.close()
+            raise
+        return first.worker
+
+    def _open_alone(self) -> None:
+        """Give up opening the device ahead."""
+        self._most = 1
+        self.end_ahead()
+
+    def keep_builder(self) -> None:
+        """Have the process that found the device answer the first requests. Only where nothing is timed."""
+        self._ahead.appendleft(_Ahead(self.builder))
 
     @property
     def started(self) -> bool:
@@ -364,7 +463,10 @@ class DeviceSession:
 
     def _own_pids(self) -> list[int]:
         assert self._child is not None
-        return self._child.pids()
+        return [*self._child.pids(), *self._pids_ahead()]
+
+    def _pids_ahead(self) -> list[int]:
+        return [pid for each in self._ahead for pid in each.worker.pids()]
 
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""
@@ -372,15 +474,23 @@ class DeviceSession:
         with self.wall_time.during("open"):
             self._worker.close()
 
-    def _end_spare(self) -> None:
-        if self._spare is not None:
-            self._spare.close()
+    def end_ahead(self) -> None:
+        """End the workers that wait for their turn."""
+        for each in self._ahead:
+            each.worker.kill_soon()  # a driver takes its time to clear up
+        while self._ahead:
+            self._ahead.popleft().worker.close()
 
     def _new_worker(self) -> WorkerProcess:
         return WorkerProcess(self.scratch, fresh=self._fresh)
 
     def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
-        return child.open(
+        return self._begin_open(child, told)()
+
+    def _begin_open(
+        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
+    ) -> Callable[[], OpenReply]:
+        return child.begin_open(
             self._spec,
             self._suite,
             self._base,
