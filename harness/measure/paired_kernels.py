@@ -28,6 +28,7 @@ from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_e
 from harness.measure import protocol
 from harness.measure.base_outputs import BaseChecker, checker_of
 from harness.measure.buffers import Buffers
+from harness.measure.earlier_arrays import EarlierArrays
 from harness.measure.injection import planted, steps_for
 from harness.measure.problem_changes import Changes, case_changes, suite_changes
 from harness.measure.protocol import SideName
@@ -261,14 +262,15 @@ class PairBench:
         report: Callable[..., object],
         peaks: Mapping[str, float],
         compilers: Mapping[str, str] = {},
+        earlier: Mapping[str, EarlierArrays] = {},
     ) -> None:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
-        self.checker = checker_of(device, suites["head"], scratch, report)
+        self.checker = checker_of(device, suites["head"], scratch, report, earlier.get("head"))
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
-        self.base_checker = checker_of(device, suites["base"], of_base, report)
+        self.base_checker = checker_of(device, suites["base"], of_base, report, earlier.get("base"))
 
     def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
         """Build both sides of every pair, or one side, and return what each became."""

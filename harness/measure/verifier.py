@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import random
 import tempfile
 import time
@@ -21,6 +22,7 @@ from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
+from harness.measure.earlier_arrays import LEAST_ENTRY_BYTES, EarlierArrays, Key
 from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
@@ -35,6 +37,8 @@ from harness.system.array_files import read_arrays, write_arrays
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 MOST_KEPT_BYTES = 2**29
+_REFERENCE_BYTES = 8
+"""Bytes of an element of a reference."""
 UNSEEN = "unseen"
 """The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
 TOLERANCE_SETS = 3
@@ -53,8 +57,16 @@ class Checker:
     """True where outputs are compared with base's. Then NaN agrees with NaN."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
-    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        suite: Suite,
+        scratch: Path,
+        report: Callable[[str], Any],
+        earlier: EarlierArrays | None = None,
+    ) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+        self._earlier = earlier
         self.digests = MemoryDigests(device, str(scratch))
         self._held: dict[Path, dict[str, NDArray[Any]]] = {}
         """Inputs that are too large for the scratch folder, of the last two sets of one case."""
@@ -251,21 +263,50 @@ class Checker:
         if folder in self._held:
             return self._held[folder]
         with self._doing("inputs"):
+            key = self._fetch(case, folder)
+            if kept := read_arrays(folder):
+                return as_declared(problem, case, kept)
             inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if not all(isinstance(array, np.ndarray) for array in arrays):
             return inputs
         if sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES:
-            keep(folder, inputs)
+            self._keep(folder, inputs, key)
         elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
             self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
         return inputs
 
+    def _fetch(self, case: Case, folder: Path) -> Key:
+        """Bring what an earlier command computed into a folder of the run, and return the key to keep it by.
+
+        Small arrays have no key: they are computed in less time.
+        """
+        arrays = self.suite.problem.arrays.values()
+        elements = sum(math.prod(array.shape_at(case)) for array in arrays)
+        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES:
+            return Key()
+        key = self._earlier.key(f"{folder.name} {case.device_facts}")
+        if found := self._earlier.get(key):
+            with contextlib.suppress(OSError):
+                folder.symlink_to(found, target_is_directory=True)
+        return key
+
+    def _keep(self, folder: Path, arrays: Mapping[str, NDArray[Any]], key: Key) -> None:
+        """Keep arrays for the other processes of the run, and for later commands where they have a key."""
+        kept = self._earlier.put(key, arrays) if self._earlier else None
+        if kept is None:
+            keep(folder, arrays)
+            return
+        with contextlib.suppress(OSError):
+            folder.symlink_to(kept, target_is_directory=True)
+
     def _inputs_folder(self, case: Case, seed: int) -> Path:
-        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
+        return self.folder(case, "inputs", self._by_kernel(case), seed)
+
+    def _by_kernel(self, case: Case) -> tuple[object, ...]:
+        """Return the kernel that data are of, as data() may look at it; nothing for the usual data()."""
         shared = type(self.suite.problem).data is Problem.data
-        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
-        return self.folder(case, "inputs", kernel, seed)
+        return () if shared else (case.kernel, sorted(case.macros.items()))
 
     def folder(self, case: Case, *key: object) -> Path:
         of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
@@ -277,21 +318,27 @@ class Checker:
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
         """Return the reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
-        folder = self.folder(case, key)
+        folder = self.folder(case, *self._by_kernel(case), key)
         if not unkept and (kept := read_arrays(folder)):
-            by_output = {
-                name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
-            }
-            return kept, by_output or kept.pop(TOLERANCE)
+            return _with_tolerance(kept)
         with self._doing("reference"):
+            origin = Key() if unkept else self._fetch(case, folder)
+            if not unkept and (kept := read_arrays(folder)):
+                return _with_tolerance(kept)
             reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
         if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
             bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
-            keep(folder, {**reference, **bounds})
+            self._keep(folder, {**reference, **bounds}, origin)
         return reference, tolerance
+
+
+def _with_tolerance(kept: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], Any]:
+    """Return a reference that was kept, and its tolerance, which may be one for each output."""
+    by_output = {name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept}
+    return kept, by_output or kept.pop(TOLERANCE)
 
 
 def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:

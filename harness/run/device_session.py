@@ -33,8 +33,9 @@ from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.suite.sources import lacking
 from harness.suite.suite_data import SuiteData
+from harness.system.cache import ARRAYS, cache_dir
 from harness.system.files import scratch_folder
-from harness.system.process import Failed, LostError, Process, Progress, Query, Request, failure
+from harness.system.process import SUITE_SOCKET, Failed, LostError, Process, Progress, Query, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -134,6 +135,8 @@ class WorkerProcess(Process):
             work_tree=str(work_tree) if work_tree else None,
             peaks=peaks,
             compilers=compilers,
+            # Another user's suites are strangers' code, which must not leave one another references.
+            arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
         )
         pending = self.begin(request, OPEN_TIMEOUT_S)
 
