@@ -488,10 +488,10 @@ class PairBench:
                 buffers.write(self.checker.inputs(case, request.seed))
                 buffers.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-            outputs = None
-            if not verified or self.checker.digest(buffers) != verified:
-                outputs = self._check(side, case, buffers, request)
-            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            outputs, seen = None, self.checker.digest(buffers) if verified else ""
+            if not verified or seen != verified:
+                outputs, seen = self._check(side, case, buffers, request), ""
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case, seen))
             own = side.prepared.case
             flop = side.prepared.suite.problem.flop(own)
             return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop, outputs=outputs)
@@ -538,11 +538,13 @@ class PairBench:
         self.report("reference", side="base")
         with owned_by("base"):
             self.base_checker.check_tolerance(of_base, seed)
-            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
+            self.base_checker.compute_reference(of_base, seed)
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
         if not wrong:
             return ""
+        with owned_by("base"):
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         by_head = self.checker.demands(case, seed).get("largest tolerance")
         head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
         return (
