@@ -49,6 +49,9 @@ COMMANDS = {
     "machine": "Register this machine's device with asv.",
 }
 
+_MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "run", "static", "sweep"})
+"""Commands that start so many processes that a process which has imported what they need saves time."""
+
 
 def echo_json(value: Any) -> None:
     import msgspec
@@ -132,6 +135,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.summaries:
             return None
+        if cmd_name in _MEASURING:
+            from harness.system.process import begin_ready
+
+            begin_ready()
         command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
         return command
 
