@@ -498,8 +498,7 @@ def test_json_tells_a_regression_in_full(harness, shown):
     assert change["before"] == pytest.approx(truth.rate[:FALL, 0].mean(), rel=0.005)
     before = truth.registers[0, 0]
     assert change["static"] == [f"registers {before} → {before + 8}"]
-    assert (change["good"], change["bad"]) == (shown.commits[FALL - 1], shown.commits[FALL])
-    assert change["commits"] == [shown.commits[FALL]]
+    assert (change["good"], change["bad"], change["commits"]) == (*shown.commits[FALL - 1 : FALL + 1], 1)
     assert change["subject"] == git(shown.repository, "log", "-1", "--format=%s", shown.commits[FALL])
     assert change["author"] == git(shown.repository, "log", "-1", "--format=%an", shown.commits[FALL])
     assert (change["decision"], change["fixed_by"]) == (None, None)

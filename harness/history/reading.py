@@ -503,15 +503,19 @@ def concluded(
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for each in conclusion.changes:
         by_card[each.change.card].append(each)
-    cards = [
+    cards = tuple(
         replace(
-            card,
-            changes=_newest_first(by_card[card.name]),
-            failing=tuple(one for one in card.failing if not conclusion.is_stale(card.spans[one.case][1])),
+            card, changes=_newest_first(by_card[card.name]), failing=tuple(_failing_yet(card, conclusion))
         )
         for card in read
-    ]
-    return History(commits=commits, cards=tuple(cards), conclusion=conclusion)
+    )
+    return History(commits=commits, cards=cards, conclusion=conclusion)
+
+
+def _failing_yet(card: CardHistory, conclusion: Conclusion) -> Iterator[Failing]:
+    """Yield what failed when it was last measured, unless that is so long ago that it is stale."""
+    spans = card.spans
+    return (one for one in card.failing if not conclusion.is_stale(spans[one.case][1]))
 
 
 def since_commit(history: History, position: int) -> History:

@@ -23,7 +23,10 @@ from harness.report.terminal.run_tables import console, distinct, print_error, p
 from harness.system.git import Commit
 from harness.system.texts import harmless
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of the JSON, raised where a key changes its meaning or goes. 2: suspects are ranges of commits."""
+_LIKELIEST = 10
+"""Likely commits of an event that the JSON names."""
 _CLIP = 60
 _CARDS = 6
 """Up to so many cards have a line each."""
@@ -455,12 +458,11 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
     commits, worst = history.commits, event.worst.change
     return {
         **fields_of(event, "id", "kind", "state", "cause"),
-        "good": commits[event.good].hash,
-        "bad": commits[event.bad].hash,
+        **_range_json(range(event.good + 1, event.bad + 1), commits),
+        "narrowest": _range_json(event.narrowest, commits),
         "several": event.may_be_several or bool(event.moved_twice),
-        "suspects": [commits[at].hash for at in event.suspects],
-        "narrowest": len(event.narrowest),
         "likely": event.likely,
+        "likeliest": [commits[at].hash for at in event.suspects[: event.likely][:_LIKELIEST]],
         "accused": None if event.accused is None else commits[event.accused].hash,
         "surroundings": event.surroundings,
         "worst": fields_of(worst, "case", "card", "effect"),
@@ -469,6 +471,12 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
         "changes": [each.change.id for each in event.changes],
         "command": settling(event, history.cases[worst.case], commits),
     }
+
+
+def _range_json(positions: range, commits: Commits) -> dict[str, Any]:
+    """Return a range of commits as git has it: after `good`, up to `bad`."""
+    good, bad = (commits[at].hash for at in (positions[0] - 1, positions[-1]))
+    return {"good": good, "bad": bad, "commits": len(positions)}
 
 
 def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
@@ -521,9 +529,7 @@ def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, 
         "static": change.static,
         "shifts": [str(each) for each in change.shifts],
         "compared": change.compared,
-        "good": commits[change.good].hash,
-        "bad": commits[change.bad].hash,
-        "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],
+        **_range_json(range(change.good + 1, change.bad + 1), commits),
         "subject": commits[change.bad].subject,
         "author": commits[change.bad].author,
         "decision": each.decision,
