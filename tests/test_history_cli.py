@@ -469,7 +469,7 @@ def test_json_tells_everything_but_points(harness, shown):
     assert done.status == ExitCode.REGRESSION
     assert done.err == ""
     told = done.json
-    assert told["schema_version"] == 1
+    assert told["schema_version"] == 2
     assert told["open"] == 1
     assert told["commits"]["count"] == COMMITS
     assert told["commits"]["newest"]["hash"] == shown.commits[-1]
@@ -874,7 +874,7 @@ def test_hostile_subjects_are_whole_as_json(harness, made):
 
 def test_cards_that_are_read_side_by_side_are_as_one_by_one(shown, monkeypatch, own_cache):
     one = read_history(shown.results, shown.repository)
-    monkeypatch.setattr(reading, "_MANY", 1)
+    monkeypatch.setattr(reading, "_MANY_BYTES", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     told: list[str] = []
     two = read_history(shown.results, shown.repository, tell=told.append)

@@ -60,8 +60,8 @@ from harness.records.types import Row
 from harness.suite.case_id import Selector, in_short, size_label
 
 T = TypeVar("T")
-_MANY = 4000
-"""Files, from which on cards are read side by side."""
+_MANY_BYTES = 30e6
+"""Size of all files together from which on cards are read side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +167,16 @@ def side_by_side() -> Iterator[Mapped]:
 
         def mapped(function: Callable[..., T], folders: Sequence[Path], *arguments: Any) -> Iterable[T]:
             size = min(len(folders), os.cpu_count() or 1)
-            if size <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+            if size <= 1 or sum(map(_bytes_in, folders)) < _MANY_BYTES:
                 return map(function, *arguments)
             return pool(size).map(function, *arguments)
 
         yield mapped
+
+
+def _bytes_in(folder: Path) -> int:
+    with os.scandir(folder) as entries:
+        return sum(entry.stat().st_size for entry in entries)
 
 
 def open_results(

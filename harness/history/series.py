@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -162,28 +162,43 @@ def _of_group(
         [known.setdefault(tuple(sorted(each.items())), at) for at, each in enumerate(conditions)]
     )
     shown = {name: figures.values[name][rows] for name in (metric, *COMPANIONS) if name in figures.values}
+    shared: dict[bytes, _OfPoints] = {}
     for key, case in cases.items():
         if (column := columns.get(key)) is None:
             continue
         there = np.flatnonzero(~np.isnan(shown[metric][:, column]))
         if there.size == 0:
             continue
+        if (of_points := shared.get(there.tobytes())) is None:
+            of_epochs, of_epoch = _those_of(epochs, epoch[there])
+            of_points = _OfPoints(
+                positions=positions[there],
+                epochs=of_epochs,
+                epoch=of_epoch,
+                shifts=tuple(_shifts(conditions, kinds[there])) if conditions else (),
+            )
+            shared[there.tobytes()] = of_points
         own = {name: values[there, column].astype(np.float64) for name, values in shown.items()}
         failed = np.isinf(own[metric])
         for values in own.values():
             values[np.isinf(values)] = np.nan
-        own_epochs, own_epoch = _those_of(epochs, epoch[there])
         yield Series(
             card=card,
             case=case,
-            positions=positions[there],
             values=own[metric],
             failed=failed,
-            epochs=own_epochs,
-            epoch=own_epoch,
             beside={name: own[name] for name in COMPANIONS if name in own and np.isfinite(own[name]).any()},
-            shifts=tuple(_shifts(conditions, kinds[there])) if conditions else (),
+            **of_points,
         )
+
+
+class _OfPoints(TypedDict):
+    """The properties that all series of a group share if they have figures of the same commits."""
+
+    positions: npt.NDArray[np.int64]
+    epochs: tuple[Epoch, ...]
+    epoch: npt.NDArray[np.int64]
+    shifts: tuple[Shift, ...]
 
 
 def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64]) -> Iterator[Shift]:
