@@ -25,6 +25,7 @@ from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records.record_files import RunResult, read_run
 from harness.records.types import Snapshot
+from harness.report.site import card_documents
 from harness.report.site.documents import (
     CardStatus,
     Numbers,
@@ -521,8 +522,7 @@ def test_a_decision_about_an_event_reaches_every_series_and_can_be_taken_back(ma
         told = [api(site, f"series/{each['file']}") for each in api(site, "site")["series"]]
         scripts = [(site / f"data/series/{each['file']}.js").read_text("utf-8") for each in told]
         assert all(
-            f'"state":"{each["changes"][0]["state"]}"' in script
-            for each, script in zip(told, scripts, strict=True)
+            f'"{each["changes"][0]["state"]}"' in script for each, script in zip(told, scripts, strict=True)
         )
         return {change["state"] for each in told for change in each["changes"]}
 
@@ -813,6 +813,20 @@ def test_figures_of_commits_that_were_written_anew_are_no_longer_compared(made, 
     publish(written)
     assert not (site / f"data/at/{H200.machine}/1.js").exists()
     assert_as_anew(site, anew(written, tmp_path, monkeypatch))
+
+
+def test_series_of_many_cases_are_for_pages_alone(made, monkeypatch):
+    written = made(commits=40, events=(Step(case=None, at=20, effect=-0.1),))
+    site, _ = publish(written)
+    files = [each["file"] for each in api(site, "site")["series"]]
+    assert all((site / f"api/series/{file}.json").exists() for file in files)
+    monkeypatch.setattr(card_documents, "_API_CASES", 1)
+    [event] = api(site, "events")
+    decision = Decision(id=event["id"], commit=event["bad_hash"], reason="a trade", author="Ada")
+    acknowledge(written.repository, decision)
+    assert publish(written)[1].open == 0
+    assert not any((site / f"api/series/{file}.json").exists() for file in files)
+    assert all('"acknowledged"' in (site / f"data/series/{file}.js").read_text("utf-8") for file in files)
 
 
 def test_a_decision_expires_without_a_change_of_files(shown):

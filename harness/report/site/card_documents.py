@@ -31,6 +31,7 @@ from harness.records.types import Row
 from harness.report.site.documents import (
     EVERY,
     Numbers,
+    Rows,
     Site,
     calibration_document,
     calibration_summary,
@@ -54,6 +55,8 @@ _SLOTS = 40
 """Most slots of a figure that a page shows, evenly chosen."""
 _SPARK = 28
 """Points of a small line, each of two figures."""
+_API_CASES = 2000
+"""Most cases of a project whose series are documents for programs too. `history --export` has any number."""
 _NAMED = 3
 """Most failing cases that a card's health names."""
 
@@ -197,7 +200,7 @@ class CardPages:
         series, case = one.series, one.series.case
         file = series_file(self.source.name, case)
         own = [each for each in reversed(self.card.changes) if each.change.case == case.name]
-        beside = series.beside
+        beside, is_told = series.beside, len(self.cases) <= _API_CASES
         self.site.write(
             f"series/{file}",
             {
@@ -216,11 +219,13 @@ class CardPages:
                 "samples": self._samples(series),
                 "floor": one.floor,
                 "noise": figure(one.noise),
-                "levels": [
-                    {"start": each.start, "stop": each.stop, "level": figure(each.level)}
-                    for each in one.levels
-                ],
-                "changes": [placed_change(each, case, self.number, self.commits) for each in own],
+                "levels": Rows(
+                    [
+                        {"start": each.start, "stop": each.stop, "level": figure(each.level)}
+                        for each in one.levels
+                    ]
+                ),
+                "changes": Rows([placed_change(each, case, self.number, self.commits) for each in own]),
                 "outliers": one.outliers,
                 "clocked": one.clocked,
                 "failed": np.flatnonzero(series.failed).tolist(),
@@ -230,7 +235,10 @@ class CardPages:
                     for each in series.epochs
                 ],
             },
+            api=is_told,
         )
+        if not is_told:  # of a publication with fewer cases
+            self.site.remove(f"api/series/{file}.json")
         return {
             "file": file,
             "card": self.number,
@@ -292,22 +300,23 @@ class CardPages:
 
     def _by_commit(self) -> None:
         """The same figures by commit, and what changed there, for pages that show one or compare two."""
-        analysed = self.card.analysed
-        count = len(self.commits)
-        table = np.full((count, len(analysed)), np.nan, np.float32)
-        for column, one in enumerate(analysed):
-            table[one.series.positions, column] = one.series.values
-        cases = [one.series.case.order for one in analysed]
-        built = sorted(each for one in analysed for each in _built(one.series))
-        for first in range(0, count, EVERY):
-            values = table[first : first + EVERY]
-            measured = np.flatnonzero(np.isfinite(values).any(axis=1))
-            if measured.size:
+        every = [one.series for one in self.card.analysed]
+        measured = np.unique(np.concatenate([np.empty(0, np.int64), *(each.positions for each in every)]))
+        table = np.full((measured.size, len(every)), np.nan, np.float32)
+        for column, series in enumerate(every):
+            table[np.searchsorted(measured, series.positions), column] = series.values
+        cases = np.array([series.case.order for series in every], np.int64)
+        built = sorted(each for series in every for each in _built(series))
+        for first in range(0, len(self.commits), EVERY):
+            start, stop = np.searchsorted(measured, (first, first + EVERY))
+            known = np.isfinite(table[start:stop])
+            rows, columns = np.flatnonzero(known.any(axis=1)), np.flatnonzero(known.any(axis=0))
+            if rows.size:
                 document = {
                     "first": first,
-                    "cases": cases,
-                    # Up to the last that was measured: what this card has not seen changes nothing here.
-                    "values": Numbers(values[: measured[-1] + 1].ravel()),
+                    "rows": (measured[start + rows] - first).tolist(),
+                    "cases": Numbers(cases[columns], "u32"),
+                    "values": Numbers(table[np.ix_(start + rows, columns)].ravel()),
                     "built": [each for each in built if first <= each[0] < first + EVERY],
                 }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)

@@ -138,15 +138,18 @@ class Site:
     def change(self, name: str, keys: Mapping[str, Any]) -> None:
         """Put other values into a document that is there. Raises StoreError."""
         data, api = self.folder / f"data/{name}.js", self.folder / f"api/{name}.json"
+        plain = None
         try:
             packed = msgspec.json.decode(data.read_bytes().partition(b", ")[2].removesuffix(b");\n"))
-            plain = msgspec.json.decode(api.read_bytes())
+            if api.exists():
+                plain = msgspec.json.decode(api.read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(
                 f"Cannot read {data} ({error}): delete {self.folder}, then publish again."
             ) from None
         self.write(name, {**packed, **keys}, api=False)
-        self.write_json(f"api/{name}.json", {**plain, **keys})
+        if plain is not None:
+            self.write_json(f"api/{name}.json", {**plain, **keys})
 
     def holds(self, name: str, text: str) -> bool:
         """Return whether there is a document of that name which begins with this text, or near to it."""

@@ -116,7 +116,7 @@ class Overview:
             case, number = self._by_name[name], self._numbers[card]
             in_order = sorted(own[card, name], key=lambda each: each.change.at)
             documents = [placed_change(each, case, number, self.commits) for each in in_order]
-            self.site.change(f"series/{series_file(card, case)}", {"changes": documents})
+            self.site.change(f"series/{series_file(card, case)}", {"changes": Rows(documents)})
 
     def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
@@ -161,7 +161,7 @@ class Overview:
                 for every in (changes, events)
             ]
             if any(own):
-                document = {"changes": own[0], "events": own[1]}
+                document = {"changes": Rows(own[0]), "events": own[1]}
                 self.site.write(f"changed/{first // EVERY}", document, api=False)
             else:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
