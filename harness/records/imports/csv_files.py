@@ -72,7 +72,7 @@ def _rows(path: Path, lines: Sequence[str]) -> Iterator[_Row]:
         cells = _cells(line)
         if len(cells) != len(header):
             raise StoreError(
-                f"{path}, line {number} has {len(cells)} cells; expected {len(header)}, as in the first line. "
+                f"{path}, line {number} has {len(cells)} cells; expected {len(header)}, as in line 1. "
                 "Write a cell that has a comma in double quotes."
             )
         yield _row(f"{path}, line {number}", dict(zip(header, cells, strict=True)))

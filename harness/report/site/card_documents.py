@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ from harness.records.record_files import RunResult, StoredRow, read_run
 from harness.records.types import Row
 from harness.report.site.documents import (
     EVERY,
+    SERIES_A_FILE,
     Numbers,
     Rows,
     Site,
@@ -42,6 +43,7 @@ from harness.report.site.documents import (
     placed_change,
     rough,
     run_document,
+    series_document,
     series_file,
 )
 from harness.report.site.suite_documents import demand_document
@@ -139,7 +141,7 @@ class CardPages:
         return card_with_confirmed(own, self.confirmed, self.decisions, self.commits, self.today)
 
     def write(self) -> CardSummary:
-        series = list(map(self._series, self.card.analysed))
+        series = self._series()
         self._by_commit()
         sparks = np.array(list(map(_spark, self.card.analysed)), np.float64)
         self.site.write(
@@ -185,9 +187,15 @@ class CardPages:
             unrecorded=[f"{self.source.name}: {each}" for each in self.card.unrecorded.sentences],
         )
 
+    def again(self, confirmed: frozenset[str], names: Collection[str]) -> CardPages:
+        """Return the same with what other cards have confirmed: these cases, and others of the same files."""
+        files = {case.order // SERIES_A_FILE for case in self.cases if case.name in names}
+        only = frozenset(case.name for case in self.cases if case.order // SERIES_A_FILE in files)
+        return replace(self, confirmed=confirmed, only=only)
+
     def write_again(self, before: CardSummary) -> CardSummary:
         """The series of some cases alone, with what other cards have confirmed, after all was written."""
-        again = {row["case"]: row for row in map(self._series, self.card.analysed)}
+        again = {row["case"]: row for row in self._series()}
         kept = [each for each in before.changes if each.change.case not in (self.only or ())]
         return msgspec.structs.replace(
             before,
@@ -196,51 +204,83 @@ class CardPages:
             confirmed=sorted(self.confirmed),
         )
 
-    def _series(self, one: Analysed) -> dict[str, Any]:
-        series, case = one.series, one.series.case
-        file = series_file(self.source.name, case)
-        own = [each for each in reversed(self.card.changes) if each.change.case == case.name]
-        beside, is_told = series.beside, len(self.cases) <= _API_CASES
+    def _series(self) -> list[dict[str, Any]]:
+        """Write the series, so many cases a file, and return what the first document says of each."""
+        in_files = defaultdict[int, list[Analysed]](list)
+        for one in self.card.analysed:
+            in_files[one.series.case.order // SERIES_A_FILE].append(one)
+        changes = defaultdict[str, list[dict[str, Any]]](list)
+        for each in reversed(self.card.changes):
+            case = self._cases[each.change.case]
+            changes[case.name].append(placed_change(each, case, self.number, self.commits))
+        for number, every in in_files.items():
+            self._write_series(number, every, changes)
+        return [self._listed(one, len(changes[one.series.case.name])) for one in self.card.analysed]
+
+    def _write_series(
+        self, number: int, every: Sequence[Analysed], changes: Mapping[str, list[dict[str, Any]]]
+    ) -> None:
+        """Write the series of one file. Positions that several of them share stand there once."""
+        places = dict[bytes, int]()
+        commits = list[Numbers]()
+        documents = dict[int, dict[str, Any]]()
+        for one in every:
+            document, case, positions = self._document(one), one.series.case, one.series.positions
+            place = places.setdefault(positions.tobytes(), len(places))
+            shared = Numbers(positions, "u32")
+            if place == len(commits):
+                commits.append(shared)
+            known = {name: value for name, value in document.items() if value is not None}
+            documents[case.order] = known | {"commits": place}
+            name = f"api/series/{document['file']}.json"
+            if len(self.cases) <= _API_CASES:
+                self.site.write_json(name, document | {"commits": shared, "changes": changes[case.name]})
+            else:  # of a publication with fewer cases
+                self.site.remove(name)
         self.site.write(
-            f"series/{file}",
+            series_document(self.file, number),
             {
-                "file": file,
-                "card": self.number,
-                "case": case.order,
-                "n": len(series.positions),
-                "commits": Numbers(series.positions, "u32"),
-                "values": Numbers(series.values),
-                "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
-                "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
-                "temperature_c": numbers(beside.get("temperature_c"), "u8"),
-                "power_w": numbers(beside.get("power_w"), "u16"),
-                "registers": numbers(beside.get("registers"), "u16"),
-                "work": _work(series),
-                "samples": self._samples(series),
-                "floor": one.floor,
-                "noise": figure(one.noise),
-                "levels": Rows(
-                    [
-                        {"start": each.start, "stop": each.stop, "level": figure(each.level)}
-                        for each in one.levels
-                    ]
-                ),
-                "changes": Rows([placed_change(each, case, self.number, self.commits) for each in own]),
-                "outliers": one.outliers,
-                "clocked": one.clocked,
-                "failed": np.flatnonzero(series.failed).tolist(),
-                "demand": self._demand(case),
-                "epochs": [
-                    {"start": each.start, "label": each.label, "changed": each.changed}
-                    for each in series.epochs
-                ],
+                "commits": commits,
+                "series": documents,
+                "changes": Rows([each for one in every for each in changes[one.series.case.name]]),
             },
-            api=is_told,
+            api=False,
         )
-        if not is_told:  # of a publication with fewer cases
-            self.site.remove(f"api/series/{file}.json")
+
+    def _document(self, one: Analysed) -> dict[str, Any]:
+        """Return the document of a series, without its commits and changes."""
+        series, beside = one.series, one.series.beside
         return {
-            "file": file,
+            "file": series_file(self.source.name, series.case),
+            "card": self.number,
+            "case": series.case.order,
+            "n": len(series.positions),
+            "values": Numbers(series.values),
+            "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
+            "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
+            "temperature_c": numbers(beside.get("temperature_c"), "u8"),
+            "power_w": numbers(beside.get("power_w"), "u16"),
+            "registers": numbers(beside.get("registers"), "u16"),
+            "work": _work(series),
+            "samples": self._samples(series),
+            "floor": one.floor,
+            "noise": figure(one.noise),
+            "levels": [
+                {"start": each.start, "stop": each.stop, "level": figure(each.level)} for each in one.levels
+            ],
+            "outliers": one.outliers,
+            "clocked": one.clocked,
+            "failed": np.flatnonzero(series.failed).tolist(),
+            "demand": self._demand(series.case),
+            "epochs": [
+                {"start": each.start, "label": each.label, "changed": each.changed} for each in series.epochs
+            ],
+        }
+
+    def _listed(self, one: Analysed, changes: int) -> dict[str, Any]:
+        series, case = one.series, one.series.case
+        return {
+            "file": series_file(self.source.name, case),
             "card": self.number,
             "case": case.order,
             "at": int(series.positions[-1]),
@@ -248,7 +288,7 @@ class CardPages:
             "effect_90": rough(self._quarter(one)),
             "floor": rough(one.floor),
             "noise": rough(one.noise),
-            "changes": len(own),
+            "changes": changes,
         }
 
     def _samples(self, series: Series) -> list[dict[str, Any]]:
@@ -288,6 +328,10 @@ class CardPages:
         then = int(np.argmax(same & (times >= times[-1] - _QUARTER_S)))
         level = next((each.level for each in one.levels if each.start <= then < each.stop), None)
         return figure(one.levels[-1].level / level - 1) if level else None
+
+    @cached_property
+    def _cases(self) -> Mapping[str, SeriesCase]:
+        return {case.name: case for case in self.cases}
 
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:

@@ -8,14 +8,11 @@
     for (const index of series.outliers) flags.set(index, "outlier");
     for (const index of series.clocked) flags.set(index, "clocked");
     for (const index of series.failed) flags.set(index, "failed");
-    const [levels, changes] = [harness.objects(series.levels), harness.objects(series.changes)];
-    const early = changes.find((change) => change.state === "unjudged");
+    const early = series.changes.find((change) => change.state === "unjudged");
     for (let index = early?.at ?? series.n; index < series.n; index++)
       if (flags.get(index) !== "failed") flags.set(index, "unjudged");
     return {
       ...series,
-      levels,
-      changes,
       x: Array.from(harness.decode(series.commits)),
       y: harness.figures(series.values),
       traces: harness.traces({ ...series, sm_clock_mhz: series.clock_mhz }),
@@ -24,7 +21,7 @@
       overlaid: [],
       flags,
       levelAt(index) {
-        return levels.find((level) => index >= level.start && index < level.stop)?.level ?? null;
+        return series.levels.find((level) => index >= level.start && index < level.stop)?.level ?? null;
       },
     };
   }
