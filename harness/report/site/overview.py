@@ -51,6 +51,8 @@ _KINDS = (
     *("improvement", "environment", "change"),
 )
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
+_OF_CASE = frozenset(("sentence", "series", "fixed_by"))
+"""Keys of a change that the page of its case alone shows."""
 _OF_BRIEF = ("id", "kind", "effect", "low", "high")
 
 
@@ -167,7 +169,10 @@ class Overview:
         }
 
     def _by_commit(self, changes: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> None:
-        """Changes and events by the commits that may have made them, for the page of a commit."""
+        """Changes and events by the commits that may have made them, for the page of a commit, which says
+        no sentence of a change.
+        """
+        changes = [{name: value for name, value in each.items() if name not in _OF_CASE} for each in changes]
         for first in range(0, len(self.commits), EVERY):
             own = [
                 [each for each in every if each["bad"] >= first > each["good"] - EVERY]

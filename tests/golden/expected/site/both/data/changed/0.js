@@ -1,12 +1,11 @@
 harness.data("changed/0", {
   "changes": {
     "count": 7,
-    "keys": ["id", "card", "case", "series", "kind", "state", "attribution", "before", "after", "effect", "low", "high", "p_value", "cycles_effect", "clock_before", "clock_after", "good", "bad", "commits", "good_hash", "bad_hash", "subject", "author", "time", "static", "shifts", "compared", "triage", "fixed_by", "sentence", "epoch"],
+    "keys": ["id", "card", "case", "kind", "state", "attribution", "before", "after", "effect", "low", "high", "p_value", "cycles_effect", "clock_before", "clock_after", "good", "bad", "commits", "good_hash", "bad_hash", "subject", "author", "time", "static", "shifts", "compared", "triage", "epoch"],
     "columns": [
       ["42cb0466fc", "b96615120e", "806fff3d3e", "752145f9a3", "ef00e3087f", "32d6b7feff", "38a84fe1aa"],
       [1, 1, 1, 1, 1, 1, 0],
       [0, 1, 0, 1, 0, 1, 1],
-      ["sc289fec4f630", "secf400402adb", "sc289fec4f630", "secf400402adb", "sc289fec4f630", "secf400402adb", "sa376e33f45f1"],
       ["regression", "environment", "environment", "environment", "environment", "improvement", "improvement"],
       ["new", "", "", "", "", "", ""],
       ["code", "thermal", "thermal", "thermal", "thermal", "code", "code"],
@@ -56,11 +55,6 @@ harness.data("changed/0", {
         "of": [null],
         "at": "AAAAAAAAAA=="
       },
-      {
-        "of": [null],
-        "at": "AAAAAAAAAA=="
-      },
-      ["10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.", "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "8.44 % faster (+7.96 to +8.91 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.86 % slower (+7.51 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.", "9.86 % faster (+9.50 to +10.2 %): cycles changed by -9.01 %: the code."],
       {
         "of": [0],
         "at": "AAAAAAAAAA=="

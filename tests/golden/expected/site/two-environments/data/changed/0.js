@@ -1,7 +1,7 @@
 harness.data("changed/0", {
   "changes": {
     "count": 13,
-    "keys": ["id", "card", "case", "series", "kind", "state", "attribution", "before", "after", "effect", "low", "high", "p_value", "cycles_effect", "clock_before", "clock_after", "good", "bad", "commits", "good_hash", "bad_hash", "subject", "author", "time", "static", "shifts", "compared", "triage", "fixed_by", "sentence", "epoch"],
+    "keys": ["id", "card", "case", "kind", "state", "attribution", "before", "after", "effect", "low", "high", "p_value", "cycles_effect", "clock_before", "clock_after", "good", "bad", "commits", "good_hash", "bad_hash", "subject", "author", "time", "static", "shifts", "compared", "triage", "epoch"],
     "columns": [
       ["c894c93071", "47c0facbfe", "b50dd0fdab", "81ba1384f1", "8bab2b5ad2", "007985b189", "f606260cb8", "518817aa16", "e38e1cec41", "73134ee5b8", "d3bc09935f", "b681f23d91", "38a84fe1aa"],
       {
@@ -12,7 +12,6 @@ harness.data("changed/0", {
         "of": [0, 1],
         "at": "AAABAAEAAQABAAEBAQ=="
       },
-      ["s0db875a9c196", "sfafb78250b21", "s6702f5ef8a1e", "s0db875a9c196", "sdad1f79abdaf", "sfafb78250b21", "s6702f5ef8a1e", "s0db875a9c196", "sdad1f79abdaf", "sfafb78250b21", "s6702f5ef8a1e", "sdad1f79abdaf", "sa376e33f45f1"],
       {
         "of": ["regression", "environment", "improvement"],
         "at": "AAABAQEBAQEBAQICAg=="
@@ -75,11 +74,6 @@ harness.data("changed/0", {
         "of": [null],
         "at": "AAAAAAAAAAAAAAAAAA=="
       },
-      {
-        "of": [null],
-        "at": "AAAAAAAAAAAAAAAAAA=="
-      },
-      ["10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.", "10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.", "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "8.44 % faster (+7.96 to +8.91 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "8.44 % faster (+7.96 to +8.91 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.86 % slower (+7.51 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "7.86 % slower (+7.51 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.", "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.", "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.", "9.86 % faster (+9.50 to +10.2 %): cycles changed by -9.01 %: the code."],
       {
         "of": [0],
         "at": "AAAAAAAAAAAAAAAAAA=="
