@@ -159,7 +159,7 @@ class CardPages:
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
                 **beside,
-                "ladder": list(map(self._rung, self.card.analysed)),
+                "ladder": Rows(list(map(self._rung, self.card.analysed))),
                 "calibration": calibration_document(known) if known else None,
             },
         )
