@@ -301,3 +301,20 @@ def test_a_table_without_commits_is_of_the_given_one(call, project):
 def test_tables_that_are_refused(call, project, table, said):
     done = import_file(call, project, "csv", table, *HERE)
     assert (done.status, said in done.err) == (ExitCode.NOT_MEASURED, True), done.err
+
+
+def saved(at, us, python, load):
+    """A file of pytest-benchmark from a runner with some Python and load."""
+    entry = pytest_entry("test_sort", us / 1e6)
+    return pytest_content([entry], at, python_version=python, load=load)
+
+
+def test_what_was_installed_otherwise_is_a_suspect_of_its_own(call, project):
+    for day, at in enumerate(hashes(project)):
+        late = day >= 6
+        us, python = (12.0, "3.13.1") if late else (10.0, "3.12.4")
+        content = saved(at, us * (1 + 1e-3 * (day % 2)), python, f"{day}.5")
+        assert import_file(call, project, "pytest-benchmark", content, "--suite", "mine").status == 0
+    [event] = call("history", "--json", cwd=project).json["events"]
+    assert (event["cause"], event["bad"], event["accused"]) == ("dependency", hashes(project)[6], None)
+    assert event["surroundings"] == ["python_version 3.12.4 → 3.13.1"]

@@ -75,8 +75,11 @@ class Event:
 
     @property
     def accused(self) -> int | None:
-        """Position of the only likely commit; None where more are likely, or it does not explain all."""
-        if self.likely != 1 or self.cause == "card" or self.moved_twice:
+        """Position of the only likely commit; None where more are likely, it does not explain all, or something
+        else changed right there in how most cases were measured.
+        """
+        shifted = sum(bool(each.change.shifts) for each in self.changes)
+        if self.likely != 1 or self.cause == "card" or self.moved_twice or 2 * shifted >= len(self.changes):
             return None
         return self.suspects[0] if self.suspects[0] in self.common else None
 
