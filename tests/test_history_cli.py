@@ -584,6 +584,32 @@ def test_two_names_that_are_cut_never_look_alike():
     assert distinct(["a" * 40], 21) == {"a" * 40: f"{'a' * 10}…{'a' * 10}"}
 
 
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        (
+            "setup.bench_model.FastInitializeModel.time_solver('ant')",
+            "setup.bench_model.….time_solver('ant')",
+        ),
+        ("x" * 72, f"{19 * 'x'}…{20 * 'x'}"),
+    ],
+)
+def test_names_are_cut_between_words(name, cut):
+    assert distinct([name, "short"], 40) == {name: cut, "short": "short"}
+
+
+def test_names_that_differ_in_the_middle_are_cut_elsewhere():
+    names = [f"{'begin.' * 5}{word}.{'end.' * 5}last" for word in ("solver", "model")]
+    assert [len(each) <= 40 for each in distinct(names, 40).values()] == [True, True]
+    assert len(set(distinct(names, 40).values())) == 2
+
+
+def test_a_wide_terminal_has_the_case_beside_its_change(harness, shown, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    [line] = (each for each in harness("history").out.splitlines() if each.startswith("new"))
+    assert line.endswith(NAIVE)
+
+
 # Accepting
 
 

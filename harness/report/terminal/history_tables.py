@@ -47,6 +47,8 @@ _FEWEST, _LINES, _REST = 2, 3, 20
 events."""
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
+_BESIDE_CASE = 76
+"""Width of the columns beside the case in the table of all changes."""
 _INDENT = "  "
 _NAMED = 4
 """Commits of several that are named."""
@@ -204,19 +206,49 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
     out.print()
     if title:
         out.print(title, style="bold")
-    names = distinct((event.worst.change.case for event in events), out.width - len(_INDENT))
-    for event in events[:room]:
-        change = event.worst.change
-        state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
-        head = f"{_effect(change):>{_EFFECT}}  {_commits_of(event, history.commits)}"
-        first = Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), head)
-        gap = "  " if len(first) + len(_why(event)) + 2 <= out.width else f"\n{_INDENT}"
-        out.print(first.append(f"{gap}{_why(event)}"))
-        out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
-        for line in filter(None, _about(event, history)):
-            out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
+    shown = events[:room]
+    heads = [_head(event, history.commits) for event in shown]
+    whys = [_why(event) for event in shown]
+    columns = max(map(len, heads), default=0) + 2, max(map(len, whys), default=0) + 2
+    # A wide terminal has the name on the first line, and facts side by side.
+    is_wide = out.width - sum(columns) >= _CLIP
+    width = out.width - (sum(columns) if is_wide else len(_INDENT))
+    names = distinct((event.worst.change.case for event in shown), width)
+    for event, head, why in zip(shown, heads, whys, strict=True):
+        name = Text(names[event.worst.change.case], style="bold")
+        if is_wide:
+            head.pad_right(columns[0] - len(head))
+            out.print(Text.assemble(head, f"{why:{columns[1]}}", name), soft_wrap=True)
+        else:
+            gap = "  " if len(head) + len(why) + 2 <= out.width else f"\n{_INDENT}"
+            out.print(head.append(f"{gap}{why}"))
+            out.print(Text.assemble(_INDENT, name))
+        facts = list(filter(None, _about(event, history)))
+        command = _command(event, history)
+        for line in (*(_side_by_side(facts, out.width) if is_wide else facts), command):
+            if line:
+                out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
     if len(events) > room:
         out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
+
+
+def _head(event: Event, commits: Commits) -> Text:
+    """Return the state of an event, its size and its commits."""
+    state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
+    told = f"{_effect(event.worst.change):>{_EFFECT}}  {_commits_of(event, commits)}"
+    return Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), told)
+
+
+def _side_by_side(facts: Iterable[str], width: int) -> list[str]:
+    """Return facts in lines of up to a width, as many in a line as it holds."""
+    lines = list[str]()
+    for fact in facts:
+        joined = f"{lines[-1]} · {fact}" if lines else fact
+        if lines and len(_INDENT) + len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(fact)
+    return lines
 
 
 def _effect(change: Change) -> str:
@@ -252,7 +284,8 @@ def _about(event: Event, history: History) -> Iterator[str]:
     if event.kind == "drift":
         yield f"accepted as {event.id}" if worst.decision else f"to accept it: --acknowledge {event.id}"
     elif one is not None:
-        yield f"{clean(commits[one].subject)} ({clean(commits[one].author)})"
+        subject = clean(commits[one].subject, max(_CLIP, console().width // 2))
+        yield f"{subject} ({clean(commits[one].author)})"
     else:
         yield _suspected(event, commits)
     yield _others(event, commits)
@@ -260,8 +293,13 @@ def _about(event: Event, history: History) -> Iterator[str]:
         yield f"measured otherwise since: {clean(', '.join(event.surroundings))}"
     if worst.decision:
         yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
+
+
+def _command(event: Event, history: History) -> str:
+    """Return the command that settles what the event leaves open; empty for none."""
     if event.state == "unjudged" or event.kind == "drift" or event.cause == "not the code":
-        yield settling(event, history.cases[worst.change.case], commits)
+        return settling(event, history.cases[event.worst.change.case], history.commits)
+    return ""
 
 
 def _suspected(event: Event, commits: Commits) -> str:
@@ -308,7 +346,7 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event)}"
         for event, what in zip(events, whats, strict=True)
     ]
-    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
+    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), out.width * 3 // 8)
     tails = [
         f"on {cards[event.cards[0]] if event.kind == 'environment' else counted(len(event.cards), 'card')}"
         for event in events
@@ -371,7 +409,7 @@ def _title(card: CardHistory, commits: Commits) -> str:
 def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
     changes = [each.change for each in shown]
     states = [each.state or each.change.kind for each in shown]
-    names = distinct((change.case for change in changes), _CLIP)
+    names = distinct((change.case for change in changes), max(_CLIP, console().width - _BESIDE_CASE))
     halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
     spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
@@ -428,10 +466,10 @@ def _closing(history: History) -> str:
     return f"{left} Changes: {counts or 'none'}. Exit status {int(exit_code(history))}."
 
 
-def clean(text: str) -> str:
+def clean(text: str, width: int = _CLIP) -> str:
     """Text of others on one line of a terminal, cut to a width that leaves room for more."""
     plain = harmless(text)
-    return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
 def as_json(history: History) -> dict[str, Any]:
