@@ -50,6 +50,10 @@ _STATE, _EFFECT, _WHAT = 9, 15, 13
 _BESIDE_CASE = 76
 """Width of the columns beside the case in the table of all changes."""
 _INDENT = "  "
+_UNITS = range(1, 4)
+"""Powers of 1,000 that units of one kind are apart, as s and ns."""
+_NEAR_UNIT = 0.05
+"""How far the power of a ratio may be from these."""
 _NAMED = 4
 """Commits of several that are named."""
 _FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
@@ -110,7 +114,7 @@ def _print_cards(history: History) -> None:
         late = [f"{len(late)} cards are behind: {late[0]}"]
     for card in history.cards if few else ():
         out.print(_title(card, commits), style="bold", soft_wrap=True)
-    for words in (*late, *_ended(history), *_limits(history.cards)):
+    for words in (*late, *_renamed(history.cards), *_ended(history), *_limits(history.cards)):
         out.print(words, style="dim", soft_wrap=not out.is_terminal)
     failing = _failing(history)
     for line in failing[:_BROKEN]:
@@ -147,6 +151,24 @@ def _ended(history: History) -> Iterator[str]:
         renamed = sum(map(bool, ended.values()))
         may_be = f", {renamed} may be renamed" if renamed else ""
         yield f"{counted(len(ended), 'case is', 'cases are')} measured no more{may_be}"
+
+
+def _renamed(cards: Sequence[CardHistory]) -> Iterator[str]:
+    """Yield cards that begin after another one like them has ended, and measure most of its cases."""
+    for new in cards:
+        first = min((first for first, _ in new.spans.values()), default=-1)
+        before = [old for old in cards if 0 <= _newest(old) < first and _is_like(old, new)]
+        if before:
+            old = max(before, key=_newest)
+            yield (
+                f"{harmless(new.name)} begins where {harmless(old.name)} ends, with its cases: if they are "
+                "one machine, what changed between them is not judged. Give it one name"
+            )
+
+
+def _is_like(old: CardHistory, new: CardHistory) -> bool:
+    same = (old.machine.get(key) == new.machine.get(key) for key in ("gpu", "cpu"))
+    return all(same) and 2 * len(old.cases.keys() & new.cases.keys()) > len(old.cases)
 
 
 def _newest(card: CardHistory) -> int:
@@ -289,6 +311,8 @@ def _about(event: Event, history: History) -> Iterator[str]:
     else:
         yield _suspected(event, commits)
     yield _others(event, commits)
+    if unit := _of_another_unit(worst.change):
+        yield unit
     if event.surroundings:
         yield f"measured otherwise since: {clean(', '.join(event.surroundings))}"
     if worst.decision:
@@ -300,6 +324,17 @@ def _command(event: Event, history: History) -> str:
     if event.state == "unjudged" or event.kind == "drift" or event.cause == "not the code":
         return settling(event, history.cases[event.worst.change.case], history.commits)
     return ""
+
+
+def _of_another_unit(change: Change) -> str:
+    """Return a sentence where figures are about 1,000, a million or a billion times those before."""
+    ratio = change.after / change.before if change.before and change.after else 1.0
+    size = abs(math.log(ratio, 1000))
+    steps = round(size)
+    if steps not in _UNITS or abs(size - steps) > _NEAR_UNIT:
+        return ""
+    much = "much" if ratio > 1 else "little"
+    return f"about {1000**steps:,} times as {much} as before: look whether its unit changed"
 
 
 def _suspected(event: Event, commits: Commits) -> str:
