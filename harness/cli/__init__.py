@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS", "cli", "main"]
 
+import codecs
 import contextlib
 import importlib
 import io
@@ -56,12 +57,12 @@ _MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "r
 def echo_json(value: Any) -> None:
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # a question mark would be another value
-        text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
-    click.echo(text)
+    content = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
+        # A question mark would be another value.
+        text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], content.decode())
+        content = text.encode()
+    click.echo(content)
 
 
 def tell(text: str) -> None:

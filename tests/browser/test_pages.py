@@ -819,8 +819,9 @@ def test_another_driver_makes_two_commits_not_comparable(pages, shown):
 
 UNCHANGED_PAIRS = """
 const [done, file] = [arguments[1], arguments[0]];
-Promise.all([harness.load("site"), harness.load(`series/${file}`)]).then(([site, series]) => {
+harness.load("site").then(async (site) => {
   const one = harness.objects(site.series).find((each) => each.file === file);
+  const series = await harness.series(site, one);
   const kase = harness.objects(site.cases)[one.case];
   const [x, y] = [Array.from(harness.decode(series.commits)), harness.figures(series.values)];
   const starts = series.epochs.map((epoch) => epoch.start);
@@ -1151,24 +1152,22 @@ def test_missing_damaged_and_newer_data_are_said(browser, copy):
     with serve(copy) as url:
         pages = Pages(browser, url)
         browser.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
-        series = next((copy / "data" / "series").iterdir())
-        card = json.loads((copy / "api" / "site.json").read_text(encoding="utf-8"))
-        one = next(each for each in card["series"] if each["file"] == series.stem)
-        state = {"card": card["cards"][one["card"]]["file"], "case": card["cases"][one["case"]]["name"]}
+        site = json.loads((copy / "api" / "site.json").read_text(encoding="utf-8"))
+        card, case = site["cards"][0]["file"], site["cases"][0]["name"]
+        series, state = copy / "data" / "series" / card / "0.js", {"card": card, "case": case}
         series.write_text('harness.data("other", {});', encoding="utf-8")
         pages.visit("case", **state)
-        assert_problem(pages, f"data/series/{series.name} is damaged")
+        assert_problem(pages, f"data/series/{card}/0.js is damaged")
         series.unlink()
         pages.visit("case", **state)
-        assert_problem(pages, f"data/series/{series.name} is missing.")
+        assert_problem(pages, f"data/series/{card}/0.js is missing.")
         assert "harness publish" in pages.text(".problem")
-        site = copy / "data" / "site.js"
-        site.write_text(
-            site.read_text(encoding="utf-8").replace('"schema":2', '"schema":3'), encoding="utf-8"
-        )
+        first = copy / "data" / "site.js"
+        newer = first.read_text(encoding="utf-8").replace('"schema":2', '"schema":3')
+        first.write_text(newer, encoding="utf-8")
         pages.visit("index")
         assert_problem(pages, "newer than the 2 these pages know")
-        site.unlink()
+        first.unlink()
         for page in ("index", "case"):
             pages.visit(page)
             assert_problem(pages, "data/site.js is missing.")
@@ -1199,7 +1198,7 @@ def test_five_thousand_points_open_move_and_stay_light(browser, long_history):
         asked = {unquote(urlsplit(one).path).lstrip("/") for one in pages.requests() if one.startswith(url)}
         # As they lie on the disk: not every host compresses.
         sent = sum((long_history / path).stat().st_size for path in asked if path)
-        assert {f"data/series/{site['series'][0]['file']}.js"} <= asked
+        assert {f"data/series/{site['cards'][0]['file']}/0.js"} <= asked
         assert sent < MOST_BYTES
         for first in (1000, 3500):
             pages.script("harness.stack.setRange(arguments[0], arguments[0] + 900)", first)

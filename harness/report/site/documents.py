@@ -38,6 +38,8 @@ SCHEMA_VERSION = 2
 COMMITS_A_FILE = 128
 EVERY = 64
 """Commits in a file of figures by commit."""
+SERIES_A_FILE = 16
+"""Cases in a file of a card's series: a small file takes as much of a disk as a larger one."""
 
 Array = npt.NDArray[Any]
 _FEW, _OFTEN = 255, 4
@@ -135,18 +137,24 @@ class Site:
         if api:
             self.write_json(f"api/{name}.json", document)
 
-    def change(self, name: str, keys: Mapping[str, Any]) -> None:
-        """Put other values into a document that is there. Raises StoreError."""
-        data, api = self.folder / f"data/{name}.js", self.folder / f"api/{name}.json"
+    def change(self, path: str, keys: Mapping[str, Any]) -> None:
+        """Put other values into a document that is there, of data/ or of api/. Raises StoreError."""
+        file = self.folder / path
         try:
-            packed = msgspec.json.decode(data.read_bytes().partition(b", ")[2].removesuffix(b");\n"))
-            plain = msgspec.json.decode(api.read_bytes())
+            content = file.read_bytes()
+            is_data = file.suffix == ".js"
+            known = msgspec.json.decode(
+                content.partition(b", ")[2].removesuffix(b");\n") if is_data else content
+            )
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(
-                f"Cannot read {data} ({error}): delete {self.folder}, then publish again."
+                f"Cannot read {file} ({error}): delete {self.folder}, then publish again."
             ) from None
-        self.write(name, {**packed, **keys}, api=False)
-        self.write_json(f"api/{name}.json", {**plain, **keys})
+        if is_data:
+            name = path.removeprefix("data/").removesuffix(".js")
+            self.write(name, {**known, **keys}, api=False)
+        else:
+            self.write_json(path, {**known, **keys})
 
     def holds(self, name: str, text: str) -> bool:
         """Return whether there is a document of that name which begins with this text, or near to it."""
@@ -189,6 +197,11 @@ def series_file(card: str, case: SeriesCase) -> str:
     """Names the document of a series."""
     identity = repr((card, case.name, case.metric))
     return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
+
+
+def series_document(card: str, number: int) -> str:
+    """Name a file of a card's series; `number` is the order of its cases over SERIES_A_FILE."""
+    return f"series/{card}/{number}"
 
 
 def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:

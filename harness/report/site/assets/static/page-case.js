@@ -328,7 +328,7 @@
     const rest = await Promise.all(
       chosen.slice(0, MOST_LINES - 1).map(async (other) => ({
         words: name(other),
-        data: history.unpack(await harness.load(`series/${other.file}`)),
+        data: history.unpack(await harness.series(site, other)),
       })),
     );
     return [{ words: `${name({ ...one, kase })} (this)`, data }, ...rest];
@@ -489,7 +489,7 @@
       );
     }
     const own = site.cases[caseNumber];
-    const whole = history.unpack(await harness.load(`series/${one.file}`));
+    const whole = history.unpack(await harness.series(site, one));
     const figures = history.figuresOf(whole, own);
     const figure = figures.some(({ name }) => name === state.get("figure")) ? state.get("figure") : own.metric;
     const { data, kase } = history.inFigure(whole, own, figure);

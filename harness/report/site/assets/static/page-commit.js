@@ -167,8 +167,8 @@
   /** Events and changes of which this commit may be the cause. */
   async function told(site, position) {
     const known = await harness.load(`changed/${Math.floor(position / site.commits.every)}`).catch(() => null);
-    const mine = (list) => (list ?? []).filter((one) => one.good < position && position <= one.bad);
-    const [own, rows] = [mine(known?.events), mine(known?.changes)];
+    const mine = (list) => list.filter((one) => one.good < position && position <= one.bad);
+    const [own, rows] = known ? [mine(known.events), mine(harness.objects(known.changes))] : [[], []];
     if (!own.length && !rows.length) return harness.empty("No level changed here, as far as the history can tell.");
     const table = (columns, id, caption, list) => harness.table(columns, { id, caption, rows: list, stack: true, limit: 30 }).node;
     const inEvents = new Set(own.flatMap((event) => harness.events.briefs(event).map((one) => one.id)));
