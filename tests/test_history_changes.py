@@ -817,6 +817,14 @@ def test_a_change_in_words_tells_the_build_too():
     assert sentence(only(series), series.case).endswith(": the code. Registers 40 → 64.")
 
 
+def test_levels_of_newest_figures_lie_among_their_points():
+    values = np.append(noisy(np.full(40, 10.0)), [4.0, 0.4])
+    found = analysed(made(values)).unjudged
+    assert found
+    assert (found.before, found.after) == (pytest.approx(10, rel=0.02), pytest.approx(2.2))
+    assert found.effect == pytest.approx(found.after / found.before - 1)
+
+
 def test_newest_figures_among_zeros_are_of_the_others():
     """As tracks of other projects have them: of a zero there is no ratio."""
     noise = np.random.default_rng(3).normal(1, 0.01, COUNT)

@@ -1310,6 +1310,8 @@ def test_numbers_and_words_mean_what_they_say(pages):
         f"{MINUS}3",
     ]
     assert call("axis([0.1, 0.15, 0.2])") == ["0.10", "0.15", "0.20"]
+    assert call("axis([0, 2.5, 5, 7.5])") == ["0.0", "2.5", "5.0", "7.5"]
+    assert call("axis([0, 25, 50])") == ["0", "25", "50"]
     assert call("letter(0)") + call("letter(25)") + call("letter(26)") == "AZAA"
     assert call("probability(0.0004)") == "p < 0.001"
     assert call("probability(0.0123)") == "p = 0.012"

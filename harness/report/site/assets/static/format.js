@@ -28,10 +28,11 @@
     return (value < 0 ? MINUS : "") + fixed(value, decimals);
   };
 
-  /** Labels of an axis: as many decimals as tell neighbours apart. */
+  /** Labels of an axis: as many decimals as its step has, at most two digits of it. */
   format.axis = function (ticks) {
     const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(ticks[0]) || 1;
-    const decimals = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    const [mantissa, power] = step.toExponential(1).split("e").map(Number);
+    const decimals = Math.min(8, Math.max(0, (Number.isInteger(mantissa) ? 0 : 1) - power));
     return ticks.map((tick) => (tick < 0 ? MINUS : "") + fixed(tick, decimals));
   };
 
