@@ -780,9 +780,9 @@ def test_the_id_of_a_change_stays_when_more_commits_come():
             SLOWER,
             {},
             FLAT,
-            ("8.00 % slower", "cycles changed by +8.69 %: the code."),
+            ("8.69 % slower", "cycles changed by +8.69 %: the code."),
         ),
-        (step(92, 100), {}, FLAT, ("8.70 % faster", "cycles changed by -8.00 %")),
+        (step(92, 100), {}, FLAT, ("8.00 % faster", "cycles changed by -8.00 %")),
         (SLOWER, {}, CLOCKS, ("slower", "the SM clock moved and cycles did not: the card, not the code.")),
         (
             SLOWER,

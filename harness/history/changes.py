@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.asv_limits import Limit
-from harness.history.figures import HEADLINES, Direction, Floats
+from harness.history.figures import HEADLINES, Direction, Floats, SeriesCase, is_rate, timed_effect
 from harness.history.series import Series, Shift
 from harness.history.sources.our_records import Commits
 from harness.judgement.statistics.changepoints import (
@@ -128,6 +128,14 @@ class Analysed:
     p-value, which are NaN."""
     limit: Limit | None = None
     """The regressions of this series that asv's configuration tells asv not to report."""
+
+
+def timed(change: Change, case: SeriesCase) -> Change:
+    """Return a change with its size as a change of time if the figure is a rate: a plus is slower."""
+    if not is_rate(case):
+        return change
+    effect, high, low = (timed_effect(each, case) for each in (change.effect, change.low, change.high))
+    return replace(change, effect=effect, low=low, high=high)
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:

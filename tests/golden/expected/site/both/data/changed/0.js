@@ -30,7 +30,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+      "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
       "epoch": 0
     },
     {
@@ -63,7 +63,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -96,7 +96,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "8.44 % faster (+7.96 to +8.91 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "7.78 % faster (-8.18 to -7.38 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -129,7 +129,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -162,7 +162,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "7.86 % slower (+7.51 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "8.53 % slower (+8.12 to +8.94 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -195,7 +195,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.",
+      "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
       "epoch": 0
     },
     {
@@ -228,7 +228,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "9.86 % faster (+9.50 to +10.2 %): cycles changed by -9.01 %: the code.",
+      "sentence": "8.98 % faster (-9.28 to -8.67 %): cycles changed by -9.01 %: the code.",
       "epoch": 0
     }
   ],
@@ -288,7 +288,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+        "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
         "epoch": 0
       },
       "brief": {
@@ -361,7 +361,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -434,7 +434,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -507,7 +507,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.",
+        "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
         "epoch": 0
       },
       "brief": {
