@@ -567,8 +567,8 @@ def test_devices(harness, monkeypatch):
 def test_doctor(harness, monkeypatch):
     """A machine that is fit, one whose card is hot and busy, and one whose driver answers nothing."""
     hot = dataclasses.replace(SOUND, load_average=14.0, rest=dataclasses.replace(REST, temperature_c=83.0))
-    bad = dataclasses.replace(SOUND, device=None, rest=None, probe=None, calibrated_at=None)
-    outputs = {}
+    bad = dataclasses.replace(SOUND, device=None, rest=None, probe="", calibrated_at=None)
+    outputs: dict[str, str] = {}
     for name, facts in {"fit": SOUND, "hot": hot, "bad": bad}.items():
         monkeypatch.setattr("harness.cli.doctor_command.gather", lambda *_, facts=facts: facts)
         outputs |= {f"{name}/{file}": text for file, text in both_forms(harness, "doctor", roots=()).items()}
