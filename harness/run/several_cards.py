@@ -214,7 +214,10 @@ class _Sharing:
             return taken
 
     def _is_over(self, card: Card) -> bool:
-        return self._stopped or self._working.isdisjoint(self._like[card])
+        """Tell whether no like card can be lost any more and leave its cases."""
+        return self._stopped or not any(
+            each in self._working or self._waiting.get(each) for each in self._like[card]
+        )
 
     def leave(
         self, card: Card, unfinished: Iterable[CaseOfSuite], *, may_pass: bool
@@ -226,7 +229,6 @@ class _Sharing:
             heirs = [each for each in self._like[card] if each in self._waiting and may_pass]
             for heir, cases in assign(left, heirs).items() if heirs else ():
                 self._waiting[heir] += cases
-                self._working.update([heir] if cases else [])
             self._changed.notify_all()
             return left, heirs
 
