@@ -62,7 +62,7 @@ class CaseOfSuite(NamedTuple):
     """The suite's number in the order of the command."""
     id: str
     size: str
-    """Label of its size: each card gets its share of each size."""
+    """Label of its size."""
 
 
 class Lost(NamedTuple):
@@ -159,7 +159,7 @@ def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
 
 
 def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
-    """Return the cases of each card: as many of each size, or one more.
+    """Return the cases of each card. No card gets more than its share of each size, rounded up.
 
     Within that, a case's id and a card's identity alone decide. So a case comes to the same card in the next
     run, and a new case moves few others.
