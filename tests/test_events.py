@@ -218,6 +218,12 @@ def test_a_narrow_range_comes_first_and_others_stay_suspects():
     assert sorted(event.suspects) == list(range(16, 31))
 
 
+def test_a_slight_change_of_another_source_does_not_narrow_the_range_of_a_grave_one():
+    grave, slight = change(10, 30, case="a.k@1", effect=-0.5), change(20, 21, case="b.k@1", effect=-0.05)
+    [event] = events(grave, slight)
+    assert (event.narrowest, event.accused, event.may_be_several) == (range(11, 31), None, True)
+
+
 def test_two_changes_of_one_series_are_of_two_commits():
     first, second = sorted(
         events(*named(("a.k@1", 10, 15), ("a.k@1", 8, 19))), key=lambda event: event.narrowest[-1]

@@ -469,7 +469,7 @@ def test_json_tells_everything_but_points(harness, shown):
     assert done.status == ExitCode.REGRESSION
     assert done.err == ""
     told = done.json
-    assert told["schema_version"] == 1
+    assert told["schema_version"] == 2
     assert told["open"] == 1
     assert told["commits"]["count"] == COMMITS
     assert told["commits"]["newest"]["hash"] == shown.commits[-1]
@@ -498,8 +498,7 @@ def test_json_tells_a_regression_in_full(harness, shown):
     assert change["before"] == pytest.approx(truth.rate[:FALL, 0].mean(), rel=0.005)
     before = truth.registers[0, 0]
     assert change["static"] == [f"registers {before} → {before + 8}"]
-    assert (change["good"], change["bad"]) == (shown.commits[FALL - 1], shown.commits[FALL])
-    assert change["commits"] == [shown.commits[FALL]]
+    assert (change["good"], change["bad"], change["commits"]) == (*shown.commits[FALL - 1 : FALL + 1], 1)
     assert change["subject"] == git(shown.repository, "log", "-1", "--format=%s", shown.commits[FALL])
     assert change["author"] == git(shown.repository, "log", "-1", "--format=%an", shown.commits[FALL])
     assert (change["decision"], change["fixed_by"]) == (None, None)
@@ -521,7 +520,9 @@ def test_what_was_fixed_names_what_fixed_it(harness, made):
     assert (fall["state"], fall["fixed_by"]) == ("fixed", rise["id"])
     assert (rise["kind"], rise["state"]) == ("improvement", "")
     terminal = harness("history").out
-    assert re.search(r"^fixed +[0-9a-f]{10} -\d+\.\d+ % matmul.naive@1024 on 1 card$", terminal, re.MULTILINE)
+    assert re.search(
+        r"^fixed +[0-9a-f]{10} \+\d+\.\d+ % matmul.naive@1024 on 1 card$", terminal, re.MULTILINE
+    )
     assert re.search(r"^fixed  .*[0-9a-f]{10} *$", harness("history", "--all").out, re.MULTILINE)
 
 
@@ -559,7 +560,7 @@ def test_what_fell_at_the_newest_commit_is_unjudged_and_status_4(harness, made):
     done = harness("history")
     assert done.status == ExitCode.INCONCLUSIVE
     good, bad = written.commits[58][:10], written.commits[59][:10]
-    assert re.search(rf"^Too early to judge\nunjudged +~-(49|50).+ %  {bad} ", done.out, re.MULTILINE)
+    assert re.search(rf"^Too early to judge\nunjudged +~\+(9\d|10\d).* %  {bad} ", done.out, re.MULTILINE)
     assert f"  harness compare {good}..{bad} matmul.naive@1024\n" in done.out
     assert "No regression is open. 1 case became worse too lately to judge." in done.out
     told = harness("history", "--json").json
@@ -585,6 +586,32 @@ def test_two_names_that_are_cut_never_look_alike():
     assert distinct(["a" * 40], 21) == {"a" * 40: f"{'a' * 10}…{'a' * 10}"}
 
 
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        (
+            "setup.bench_model.FastInitializeModel.time_solver('ant')",
+            "setup.bench_model.….time_solver('ant')",
+        ),
+        ("x" * 72, f"{19 * 'x'}…{20 * 'x'}"),
+    ],
+)
+def test_names_are_cut_between_words(name, cut):
+    assert distinct([name, "short"], 40) == {name: cut, "short": "short"}
+
+
+def test_names_that_differ_in_the_middle_are_cut_elsewhere():
+    names = [f"{'begin.' * 5}{word}.{'end.' * 5}last" for word in ("solver", "model")]
+    assert [len(each) <= 40 for each in distinct(names, 40).values()] == [True, True]
+    assert len(set(distinct(names, 40).values())) == 2
+
+
+def test_a_wide_terminal_has_the_case_beside_its_change(harness, shown, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    [line] = (each for each in harness("history").out.splitlines() if each.startswith("new"))
+    assert line.endswith(NAIVE)
+
+
 # Accepting
 
 
@@ -606,7 +633,7 @@ def test_a_regression_is_accepted_for_a_reason(harness, shown):
     )
     after = harness("history")
     assert after.status == ExitCode.FINE
-    line = rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on 1 card$"
+    line = rf"^acknowledged +{shown.commits[FALL][:10]} \+.+ {NAIVE} on 1 card$"
     assert re.search(line, after.out, re.MULTILINE)
     told = harness("history", "--all")
     assert 'acknowledged: shared memory, "on purpose" (Grace)' in told.out
@@ -637,7 +664,7 @@ def test_what_is_accepted_no_longer_is_open_again(harness, shown, more):
     harness("history", "--acknowledge", change, "--reason", "for now", "--author", "Ada", *more)
     done = harness("history")
     assert done.status == ExitCode.REGRESSION
-    assert re.search(rf"^expired +-.+\n  {NAIVE}$", done.out, re.MULTILINE)
+    assert re.search(rf"^expired +\+.+\n  {NAIVE}$", done.out, re.MULTILINE)
     assert "expired: for now (Ada)" in done.out
 
 
@@ -875,7 +902,7 @@ def test_hostile_subjects_are_whole_as_json(harness, made):
 
 def test_cards_that_are_read_side_by_side_are_as_one_by_one(shown, monkeypatch, own_cache):
     one = read_history(shown.results, shown.repository)
-    monkeypatch.setattr(reading, "_MANY", 1)
+    monkeypatch.setattr(reading, "_MANY_BYTES", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     told: list[str] = []
     two = read_history(shown.results, shown.repository, tell=told.append)

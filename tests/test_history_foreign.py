@@ -442,6 +442,38 @@ def test_opposite_changes_on_two_machines_stay_what_each_is(project):
     assert kinds == {"up": ["regression"], "down": ["improvement"]}
 
 
+def shown_of(project, capsys, count=40):
+    print_history(concluded(list(project.read(count).values()), (), line(count), TODAY))
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("overlap", "other", "is_told"),
+    [(0, X, True), (1, X, False), (0, Y, False)],
+    ids=["", "overlap", "cases"],
+)
+def test_a_machine_that_begins_where_one_like_it_ends_may_be_the_same(
+    project, capsys, overlap, other, is_told
+):
+    for at in range(40):
+        if at < 20 + overlap:
+            project.put(at, {X: 1 + 1e-3 * (at % 4)}, machine="old")
+        if at >= 20:
+            project.put(at, {other: 2 + 1e-3 * (at % 4)}, machine="new")
+    assert ("new begins where old ends, with its cases" in shown_of(project, capsys)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"), [(1000, "about 1,000 times as much"), (1e6, "about 1,000,000 times"), (500, "")]
+)
+def test_figures_that_may_be_in_another_unit_are_told(project, capsys, ratio, told):
+    for at in range(40):
+        project.put(at, {X: (1 if at < 20 else ratio) * (1 + 1e-3 * (at % 4))})
+    shown = shown_of(project, capsys)
+    assert told in shown
+    assert ("look whether its unit changed" in shown) == bool(told)
+
+
 def test_commits_of_dates_that_no_calendar_has_are_exported(tmp_path, project):
     repository = make_repository(tmp_path / "repo")
     for seconds in (0, 2**40, 2**62):

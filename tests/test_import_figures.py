@@ -1,4 +1,4 @@
-"""`harness import` of figures: pytest-benchmark, lines, github-action-benchmark, Bencher's metric format."""
+"""`harness import` of figures: pytest-benchmark, hyperfine, lines, CSV, github-action-benchmark, Bencher."""
 
 from __future__ import annotations
 
@@ -234,3 +234,87 @@ def test_a_name_that_means_harm_reaches_no_terminal_and_no_page(call, project):
     done = import_file(call, project, "github-action-benchmark", benches, *HERE, "--better", "lower")
     assert done.status == ExitCode.FINE
     assert "\x1b" not in done.out + done.err
+
+
+def hyperfine(*results):
+    return {"results": [{"mean": 1.0, "stddev": 0.0, "exit_codes": [0] * 3, **each} for each in results]}
+
+
+def test_commands_of_hyperfine_are_cases_with_all_their_times(call, project):
+    content = hyperfine(
+        {"command": "sort a", "times": [1.0, 1.1, 1.2]},
+        {"command": "make", "times": [2.0], "parameters": {"jobs": "1"}},
+        {"command": "make", "times": [3.0], "parameters": {"jobs": "2"}},
+    )
+    done = import_file(call, project, "hyperfine", content, *HERE, "--json")
+    assert done.status == ExitCode.FINE, done.err
+    [record] = done.json
+    rows = {each["row"]["kernel"]: each["row"]["measurement"]["times_ns"] for each in record["rows"]}
+    assert rows == {"sort_a": [1e9, 1.1e9, 1.2e9], "make_jobs_1": [2e9], "make_jobs_2": [3e9]}
+
+
+def test_a_command_that_failed_under_hyperfine_has_no_time(call, project):
+    failed = {"command": "false", "times": [1.0, 1.0], "exit_codes": [0, 3]}
+    done = import_file(call, project, "hyperfine", hyperfine(failed), *HERE)
+    assert (done.status, "ended with exit status 3 in 1 of its runs" in done.err) == (
+        ExitCode.NOT_MEASURED,
+        True,
+    )
+
+
+def test_a_table_is_a_record_for_each_commit(call, project):
+    first, second, *_ = hashes(project)
+    content = f"""name,value,unit,direction,commit
+sort,10,us,lower,{first}
+sort,12,us,,{first}
+copy,2000,GB/s,higher,{second}
+sort,14,us,lower,{second}
+wheel,3,MB,lower,{second}
+"""
+    done = import_file(call, project, "csv", content, *HERE)
+    assert (done.status, "wheel is left out: 'MB' is no unit" in done.err) == (ExitCode.FINE, True)
+    found = {name: values for (_, name), (_, values) in series_of(project).items()}
+    assert found == {"mine.copy_per_GB": pytest.approx([0.5]), "mine.sort": pytest.approx([0.011, 0.014])}
+
+
+def test_a_table_without_commits_is_of_the_given_one(call, project):
+    content = 'name,value,unit\n"sort, twice",10,us\nsort,11,us\nsort,13,us\n'
+    done = import_file(call, project, "csv", content, *HERE, "--commit", hashes(project)[2])
+    assert done.status == ExitCode.FINE, done.err
+    found = {name: values for (_, name), (_, values) in series_of(project).items()}
+    assert found == {"mine.sort_twice": pytest.approx([0.01]), "mine.sort": pytest.approx([0.012])}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("name,value,unit,speed\na,1,us,2\n", "has a column 'speed'"),
+        ("name,value,unit\na,1,us\nb,2\n", "line 3 has 2 cells; expected 3"),
+        ("name,value,unit\na,fast,us\n", "line 2 is no figure"),
+        ("name,value,unit,direction\na,1,us,up\n", "line 2 is no figure"),
+        ("name,value,unit\n,1,us\n", "line 2 has no name"),
+        ("name,value,unit,commit\na,1,us,main\n", "has the commit 'main'"),
+        ("name,value,unit\na,1,us\na,1,ms\n", "two units or directions"),
+        ("name,value,unit\n", "holds no benchmark"),
+    ],
+)
+def test_tables_that_are_refused(call, project, table, said):
+    done = import_file(call, project, "csv", table, *HERE)
+    assert (done.status, said in done.err) == (ExitCode.NOT_MEASURED, True), done.err
+
+
+def saved(at, us, python, load):
+    """A file of pytest-benchmark from a runner with some Python and load."""
+    entry = pytest_entry("test_sort", us / 1e6)
+    return pytest_content([entry], at, python_version=python, load=load)
+
+
+def test_what_was_installed_otherwise_is_a_suspect_of_its_own(call, project):
+    for day, at in enumerate(hashes(project)):
+        late = day >= 6
+        us, python = (12.0, "3.13.1") if late else (10.0, "3.12.4")
+        content = saved(at, us * (1 + 1e-3 * (day % 2)), python, f"{day}.5")
+        assert import_file(call, project, "pytest-benchmark", content, "--suite", "mine").status == 0
+    [event] = call("history", "--json", cwd=project).json["events"]
+    assert (event["cause"], event["bad"], event["accused"]) == ("dependency", hashes(project)[6], None)
+    assert event["surroundings"] == ["python_version 3.12.4 → 3.13.1"]

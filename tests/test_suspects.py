@@ -53,7 +53,7 @@ FOREIGN = series_case("sorting.bench_fast.Sort.time_sort(10)", suite="sorting.be
     ],
 )
 def test_what_a_file_is_to_a_case(path, case, role):
-    assert SOURCES.role(path, case) == role
+    assert SOURCES.role(path, SOURCES.source_of(case)) == role
 
 
 def touching(tmp_path, *paths, attribution="code"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS", "cli", "main"]
 
+import codecs
 import contextlib
 import importlib
 import io
@@ -49,16 +50,19 @@ COMMANDS = {
     "machine": "Register this machine's device with asv.",
 }
 
+_MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "run", "static", "sweep"})
+"""Commands that start so many processes that a process which has imported what they need saves time."""
+
 
 def echo_json(value: Any) -> None:
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # a question mark would be another value
-        text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
-    click.echo(text)
+    content = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
+        # A question mark would be another value.
+        text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], content.decode())
+        content = text.encode()
+    click.echo(content)
 
 
 def tell(text: str) -> None:
@@ -132,6 +136,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.summaries:
             return None
+        if cmd_name in _MEASURING:
+            from harness.system.process import begin_ready
+
+            begin_ready()
         command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
         return command
 

@@ -28,7 +28,8 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
 
 @click.command("import")
 @click.argument(
-    "harness", type=click.Choice((*options.FORMATS.choices, "github-action-benchmark", "bencher", "asv"))
+    "harness",
+    type=click.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
 )
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", help="What was measured; default: the commit that the file names, else HEAD.")
@@ -54,9 +55,10 @@ def command(
     """Keep what another harness measured at a commit, as records that history and pages read.
 
     FILE is what nvbench writes with --json or --jsonbin, Google Benchmark with --benchmark_out, pytest with
-    --benchmark-json, or any program as lines. github-action-benchmark's data.js becomes a record for each of
-    its commits. Nothing in a file was verified or watched by the harness. To have two commits judged, have
-    them run in turns: 'harness compare BASE HEAD --with-command COMMAND'.
+    --benchmark-json, hyperfine with --export-json, or any program as lines or CSV. A table in CSV and
+    github-action-benchmark's data.js become a record for each of their commits. Nothing in a file was
+    verified or watched by the harness. To have two commits judged, have them run in turns: 'harness compare
+    BASE HEAD --with-command COMMAND'.
 
     'harness import asv' takes no FILE: it makes records of the results of suites that only asv's files in the
     results folder hold, as those of a record that was lost.

@@ -99,7 +99,7 @@ history_url = value("--history", "URL", "The published pages, to link to.", defa
 json = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-FORMATS = click.Choice(("nvbench", "google-benchmark", "pytest-benchmark", "lines"))
+FORMATS = click.Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
 L2 = click.Choice(["cold", "hot"])
 l2 = click.option("--l2", type=L2, help="Flush the L2 before every launch, or not.")
 form = click.option(

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.figures import SeriesCase, words_of
+from harness.history.figures import Floats, SeriesCase, words_of
 from harness.history.series import Series
+from harness.judgement.statistics.paired import median
 
 _MISSED = 3
 """More runs than these without a case, and twice as many as ever before, tell that it is measured no more."""
@@ -52,14 +53,15 @@ def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
 
 def _renamed(ended: Sequence[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]) -> dict[str, str]:
     """The cases that begin where others ended, are alike in name and lie on about their level."""
-    born: dict[int, list[Series]] = defaultdict(list)
+    born: dict[int, list[tuple[SeriesCase, float]]] = defaultdict(list)
     for one in every:
-        born[int(np.searchsorted(runs, one.positions[0]))].append(one)
+        born[int(np.searchsorted(runs, one.positions[0]))].append((one.case, _first_level(one.values)))
     pairs = [
-        (old.case, new.case)
+        (old.case, new)
         for old in ended
-        for new in born[int(np.searchsorted(runs, old.positions[-1], side="right"))]
-        if new.case.unit == old.case.unit and _is_level(old, new)
+        for level in [_first_level(old.values[::-1])]
+        for new, other in born[int(np.searchsorted(runs, old.positions[-1], side="right"))]
+        if new.unit == old.case.unit and _are_near(level, other)
     ]
     counts = Counter(old.case.suite for old in ended)
     kept = Counter((old.suite, new.suite) for old, new in pairs if _in_suite(old) == _in_suite(new))
@@ -85,10 +87,12 @@ def _alike(first: str, second: str) -> float:
     return len(ours & theirs) / max(1, len(ours | theirs))
 
 
-def _is_level(old: Series, new: Series) -> bool:
-    levels = []
-    for values in (old.values[::-1], new.values):
-        figures = values[np.isfinite(values)][:_LEVELS]
-        levels.append(float(np.median(figures)) if figures.size else 0.0)
-    low, high = sorted(levels)
+def _first_level(values: Floats) -> float:
+    """Return the median of the first figures; 0 where there is none."""
+    figures = values[np.isfinite(values)][:_LEVELS]
+    return median(figures) if figures.size else 0.0
+
+
+def _are_near(one: float, two: float) -> bool:
+    low, high = sorted((one, two))
     return low == high or 0 < high <= _APART * low

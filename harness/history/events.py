@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from harness.history.changes import BUILT, Change, Kind
@@ -62,8 +63,7 @@ class Event:
     bad: int
     """The commits that may have made any of its changes are good+1..bad."""
     narrowest: range
-    """Positions of the commits to look at first: those that cases of one source leave, if the ranges of all
-    other sources hold these commits too; else good+1..bad."""
+    """Positions of the commits to look at first: those that the gravest sources leave; else good+1..bad."""
     loose: int
     """Number of cases that a commit beyond the narrowest may have changed."""
     suspects: tuple[int, ...]
@@ -75,8 +75,11 @@ class Event:
 
     @property
     def accused(self) -> int | None:
-        """Position of the only likely commit; None where more are likely, or it does not explain all."""
-        if self.likely != 1 or self.cause == "card" or self.moved_twice:
+        """Position of the only likely commit; None where more are likely, it does not explain all, or
+        something else changed right there in how most cases were measured.
+        """
+        shifted = sum(bool(each.change.shifts) for each in self.changes)
+        if self.likely != 1 or self.cause == "card" or self.moved_twice or 2 * shifted >= len(self.changes):
             return None
         return self.suspects[0] if self.suspects[0] in self.common else None
 
@@ -308,7 +311,7 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
     if key[0] == "drift":
         ranges = [range(min(each.good for each in every) + 1, common.stop)]
     whole = range(min(each.start for each in ranges), max(each.stop for each in ranges))
-    narrowest = common if ranges[0] == common else whole
+    narrowest = whole if key[0] == "drift" else _narrowest(sources, whole)
     wider = zip(sources, ranges, strict=True)
     loose = {change.case for source, left in wider if len(left) > len(narrowest) for change in source}
     in_order = sorted(changes, key=_badness)
@@ -326,6 +329,20 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
         likely=len(narrowest),
         changes=tuple(in_order),
     )
+
+
+def _narrowest(sources: Sequence[Sequence[Change]], whole: range) -> range:
+    """Return the commits to look at first: what the gravest sources leave, with more than half of the weight.
+
+    A source of little weight does not narrow the range of a grave one, as another commit may have changed it.
+    """
+    weights = [math.fsum(each.sure_size**2 for each in every) for every in sources]
+    in_order = sorted(range(len(sources)), key=lambda at: -weights[at])
+    parts = list(accumulate(weights[at] for at in in_order))
+    count = next((at for at, part in enumerate(parts, 1) if 2 * part > parts[-1]), len(parts))
+    grave = [sources[at] for at in in_order[:count]]
+    common = _common(each for every in grave for each in every)
+    return common if any(_common(every) == common for every in grave) else whole
 
 
 def _id(key: tuple[str, ...], changes: Iterable[Stated], end: str) -> str:

@@ -31,13 +31,14 @@ from harness.history.changes import (
     analyse,
     confirmed_by,
     evidence_of,
+    timed,
     with_confirmed,
 )
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.conclusion import CardFindings, Conclusion, conclude
 from harness.history.ended import ended_cases
 from harness.history.events import Event
-from harness.history.figures import Figures, Group, SeriesCase
+from harness.history.figures import Figures, Group, SeriesCase, is_speed
 from harness.history.series import Series, cases_of, series_of
 from harness.history.sources import asv_results
 from harness.history.sources.cards import CardSource, card_folders, cards_of
@@ -60,8 +61,8 @@ from harness.records.types import Row
 from harness.suite.case_id import Selector, in_short, size_label
 
 T = TypeVar("T")
-_MANY = 4000
-"""Files, from which on cards are read side by side."""
+_MANY_BYTES = 30e6
+"""Size of all files together from which on cards are read side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +168,16 @@ def side_by_side() -> Iterator[Mapped]:
 
         def mapped(function: Callable[..., T], folders: Sequence[Path], *arguments: Any) -> Iterable[T]:
             size = min(len(folders), os.cpu_count() or 1)
-            if size <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+            if size <= 1 or sum(map(_bytes_in, folders)) < _MANY_BYTES:
                 return map(function, *arguments)
             return pool(size).map(function, *arguments)
 
         yield mapped
+
+
+def _bytes_in(folder: Path) -> int:
+    with os.scandir(folder) as entries:
+        return sum(entry.stat().st_size for entry in entries)
 
 
 def open_results(
@@ -503,15 +509,19 @@ def concluded(
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for each in conclusion.changes:
         by_card[each.change.card].append(each)
-    cards = [
+    cards = tuple(
         replace(
-            card,
-            changes=_newest_first(by_card[card.name]),
-            failing=tuple(one for one in card.failing if not conclusion.is_stale(card.spans[one.case][1])),
+            card, changes=_newest_first(by_card[card.name]), failing=tuple(_failing_yet(card, conclusion))
         )
         for card in read
-    ]
-    return History(commits=commits, cards=tuple(cards), conclusion=conclusion)
+    )
+    return History(commits=commits, cards=cards, conclusion=conclusion)
+
+
+def _failing_yet(card: CardHistory, conclusion: Conclusion) -> Iterator[Failing]:
+    """Yield what failed when it was last measured, unless that is so long ago that it is stale."""
+    spans = card.spans
+    return (one for one in card.failing if not conclusion.is_stale(spans[one.case][1]))
 
 
 def since_commit(history: History, position: int) -> History:
@@ -605,11 +615,9 @@ def sentence(change: Change, case: SeriesCase) -> str:
     """A change in words: how much, how surely, and what did it."""
     if case.metric in BUILT:
         return f"{change.before:g} → {change.after:g} {case.unit}: the code."
-    less = change.effect < 0
-    if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
-        word = "slower" if less is (case.direction == "higher") else "faster"
-    else:
-        word = "less" if less else "more"
+    change = timed(change, case)
+    more, less = ("slower", "faster") if is_speed(case) else ("more", "less")
+    word = more if change.effect > 0 else less
     if math.isnan(change.p_value):
         return f"{percent(abs(change.effect))} {word} at the newest commits: too early to judge."
     phrase = moved(change, word, word)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +68,24 @@ class Shift:
         return "machine" if self.key in _OF_MACHINE else "dependency"
 
 
-_OF_MACHINE = frozenset({"arch", "cpu", "gpu", "num_cpu", "os", "ram"})
+_OF_MACHINE = frozenset(
+    {
+        "arch",
+        "cpu",
+        "gpu",
+        "kernel",
+        "node",
+        "num_cpu",
+        "num_cpus",
+        "os",
+        "processor",
+        "ram",
+        "runner",
+        "system",
+    }
+)
+_RESTLESS = 0.1
+"""Share of the commits at which a fact changes, above which it tells nothing of any: a reading, or a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,34 +175,64 @@ def _of_group(
     rows = np.array([by_position[at] for at in positions.tolist()], np.intp)
     epochs, epoch = _epochs([figures.contexts[row] for row in rows.tolist()])
     columns = {key: column for column, key in enumerate(figures.keys)}
-    conditions = [figures.conditions[row] for row in rows.tolist()] if figures.conditions else []
+    conditions = _steady([figures.conditions[row] for row in rows.tolist()] if figures.conditions else [])
     known: dict[tuple[tuple[str, str], ...], int] = {}
     kinds = np.array(
         [known.setdefault(tuple(sorted(each.items())), at) for at, each in enumerate(conditions)]
     )
     shown = {name: figures.values[name][rows] for name in (metric, *COMPANIONS) if name in figures.values}
+    shared: dict[bytes, _OfPoints] = {}
     for key, case in cases.items():
         if (column := columns.get(key)) is None:
             continue
         there = np.flatnonzero(~np.isnan(shown[metric][:, column]))
         if there.size == 0:
             continue
+        if (of_points := shared.get(there.tobytes())) is None:
+            of_epochs, of_epoch = _those_of(epochs, epoch[there])
+            of_points = _OfPoints(
+                positions=positions[there],
+                epochs=of_epochs,
+                epoch=of_epoch,
+                shifts=tuple(_shifts(conditions, kinds[there])) if conditions else (),
+            )
+            shared[there.tobytes()] = of_points
         own = {name: values[there, column].astype(np.float64) for name, values in shown.items()}
         failed = np.isinf(own[metric])
         for values in own.values():
             values[np.isinf(values)] = np.nan
-        own_epochs, own_epoch = _those_of(epochs, epoch[there])
         yield Series(
             card=card,
             case=case,
-            positions=positions[there],
             values=own[metric],
             failed=failed,
-            epochs=own_epochs,
-            epoch=own_epoch,
             beside={name: own[name] for name in COMPANIONS if name in own and np.isfinite(own[name]).any()},
-            shifts=tuple(_shifts(conditions, kinds[there])) if conditions else (),
+            **of_points,
         )
+
+
+class _OfPoints(TypedDict):
+    """The properties that all series of a group share if they have figures of the same commits."""
+
+    positions: npt.NDArray[np.int64]
+    epochs: tuple[Epoch, ...]
+    epoch: npt.NDArray[np.int64]
+    shifts: tuple[Shift, ...]
+
+
+def _steady(conditions: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    """Return conditions without the facts that change again and again."""
+    changes = Counter(
+        key
+        for before, after in pairwise(conditions)
+        if before is not after
+        for key, value in after.items()
+        if before.get(key, value) != value
+    )
+    restless = {key for key, count in changes.items() if count > max(2, _RESTLESS * len(conditions))}
+    if not restless:
+        return conditions
+    return [{key: value for key, value in each.items() if key not in restless} for each in conditions]
 
 
 def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64]) -> Iterator[Shift]:

@@ -7,8 +7,10 @@ name to be documentation, tests, continuous integration or other benchmarks.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -49,34 +51,50 @@ _SETTINGS = (*NAMES, "suite.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The source of cases that differ in size or parameters alone."""
+
+    suite: str = ""
+    """Empty for a benchmark that is no suite's."""
+    kernel: str = ""
+    modules: tuple[str, ...] = ()
+    """Endings that the path of a benchmark's file may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolders:
-    """Return where the sources of a history's cases lie, by paths of the repository."""
+    """The folders of a history's suites, by paths of the repository."""
 
     folders: Mapping[str, PurePosixPath]
     """The folder of each suite."""
     kernels: Mapping[str, frozenset[str]]
     """All kernels that each suite has had."""
 
-    def role(self, path: str, case: SeriesCase) -> Role:
+    def source_of(self, case: SeriesCase) -> Source:
+        if case.suite in self.folders:
+            return Source(suite=case.suite, kernel=case.kernel)
+        return Source(modules=_modules(case))
+
+    def role(self, path: str, source: Source) -> Role:
         file = PurePosixPath(path)
         if _DEPENDENCY.fullmatch(file.name) or file.parent.name == "requirements":
             return "dependency"
-        if case.suite in self.folders:
-            return self._in_suite(file, case)
-        if file.name in _SETTINGS or (_BENCHMARKS.search(path) and f"/{path}".endswith(_modules(case))):
+        if source.suite:
+            return self._in_suite(file, source)
+        if file.name in _SETTINGS or (_BENCHMARKS.search(path) and f"/{path}".endswith(source.modules)):
             return "measurement"
         return "" if _ASIDE.fullmatch(path) else "code"
 
-    def _in_suite(self, file: PurePosixPath, case: SeriesCase) -> Role:
-        folder = self.folders[case.suite]
+    def _in_suite(self, file: PurePosixPath, source: Source) -> Role:
+        folder = self.folders[source.suite]
         if folder not in file.parents:
             others = any(each in file.parents for each in self.folders.values())
             return "code" if folder.parent in file.parents and folder.parent.name and not others else ""
         if file.name in _SETTINGS:
             return "measurement"
-        if file.stem == case.kernel:
+        if file.stem == source.kernel:
             return "own"
-        return "" if file.stem in self.kernels.get(case.suite, ()) else "code"
+        return "" if file.stem in self.kernels.get(source.suite, ()) else "code"
 
 
 def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> SourceFolders:
@@ -102,31 +120,44 @@ def with_suspects(
 ) -> tuple[Event, ...]:
     """Events with their suspects in order, and a cause by what these touch, where git can tell."""
     found = tuple(events)
-    asked = [event for event in found if event.by_commit and len(event.narrowest) <= _MOST]
-    positions = sorted({at for event in asked for at in event.narrowest})
+    asked = {event.id for event in found if event.by_commit and len(event.narrowest) <= _MOST}
+    positions = sorted({at for event in found if event.id in asked for at in event.narrowest})
     try:
         paths = git.touched(repository, [commits[at].hash for at in positions])
     except GitError:
         return found
     touched = {at: paths.get(commits[at].hash, ()) for at in positions}
-    return tuple(_judged(event, touched, cases, sources) if event in asked else event for event in found)
+
+    @functools.cache
+    def role_of(at: int, source: Source) -> Role:
+        """Return the weightiest role of the files that a commit touches."""
+        roles = (sources.role(path, source) for path in touched[at])
+        return max(roles, key=lambda role: _WEIGHTS[role], default="")
+
+    def judged(event: Event) -> Event:
+        of_cases = Counter(sources.source_of(cases[name]) for name in event.cases)
+        return _judged(event, touched, of_cases, role_of)
+
+    return tuple(judged(event) if event.id in asked else event for event in found)
 
 
 def _judged(
     event: Event,
     touched: Mapping[int, Sequence[str]],
-    cases: Mapping[str, SeriesCase],
-    sources: SourceFolders,
+    of_cases: Mapping[Source, int],
+    role_of: Callable[[int, Source], Role],
 ) -> Event:
     """Return the event with its suspects in order. Where the narrowest touch files, but none that may change
-    a figure, the cause is not the code, and none is likely.
+    a figure, the cause is not the code, and none is likely. `of_cases` are the sources with their cases.
     """
-    own = [cases[name] for name in event.cases]
-    roles = {at: [_role(touched[at], case, sources) for case in own] for at in event.narrowest}
-    weights = {at: sum(_WEIGHTS[role] for role in found) for at, found in roles.items()}
+    roles = {at: {source: role_of(at, source) for source in of_cases} for at in event.narrowest}
+    weights = {
+        at: sum(_WEIGHTS[role] * of_cases[source] for source, role in found.items())
+        for at, found in roles.items()
+    }
     in_order = sorted(event.narrowest, key=lambda at: (-weights[at], at))
     likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED)
-    of_likely = {role for at in likely for role in roles[at]}
+    of_likely = {role for at in likely for role in roles[at].values()}
     by_files: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "not the code")
     if not any(touched[at] for at in in_order):
         likely, by_files = in_order, "unknown"
@@ -135,10 +166,7 @@ def _judged(
     return replace(event, cause=cause, suspects=(*likely, *rest), likely=len(likely))
 
 
-def _with(positions: Sequence[int], roles: Mapping[int, Sequence[Role]], wanted: Sequence[Role]) -> list[int]:
-    return [at for at in positions if any(role in wanted for role in roles[at])]
-
-
-def _role(paths: Sequence[str], case: SeriesCase, sources: SourceFolders) -> Role:
-    """The weightiest of the files' roles."""
-    return max((sources.role(path, case) for path in paths), key=lambda role: _WEIGHTS[role], default="")
+def _with(
+    positions: Sequence[int], roles: Mapping[int, Mapping[Source, Role]], wanted: Sequence[Role]
+) -> list[int]:
+    return [at for at in positions if any(role in wanted for role in roles[at].values())]

@@ -140,6 +140,8 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Peaks of the device, as in Run: a rate above one fails its case."""
     compilers: Mapping[str, str] = {}
     """The nvcc that compiles each side's sources; empty where both have the one that is found."""
+    arrays: str | None = None
+    """The folder of inputs and references of earlier commands; None where they are computed anew."""
 
 
 class Measure(Request[Row], frozen=True, kw_only=True):

@@ -26,18 +26,27 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
 from harness.device.backends.null_noise import SimulatedNoise
-from harness.errors import BuildError, ConfigError, DeviceError, LaunchError, OutOfMemoryError
+from harness.errors import (
+    BuildError,
+    ConfigError,
+    DeviceError,
+    LaunchError,
+    MeasureError,
+    OutOfMemoryError,
+)
 from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
+
+T = TypeVar("T")
 
 MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
@@ -132,6 +141,8 @@ class NullDevice(HostMemory):
             self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
+        self.waits = 0
+        """Number of calls of synchronize()."""
         self._writes = 0
         """Number of possible changes of inputs: results are kept until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
@@ -205,6 +216,10 @@ class NullDevice(HostMemory):
                 view.base[: view.nbytes] = 0
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
+        return self.after_wait(self.run(built, arguments, launches))
+
+    def run(self, built: Built, arguments: Sequence[Argument], launches: int) -> float:
+        """Run launches and return the time in ns that they take together."""
         assert isinstance(built, NullBuilt)
         if built.fault != "memory":
             self._misbehave(built.fault)
@@ -219,17 +234,30 @@ class NullDevice(HostMemory):
             total_ns *= 1 + _STEP * int(arguments[-1])
         if self.noise is not None:
             total_ns = self.noise.spend(total_ns / launches, launches, built.resources.binary_sha256)
-        return lambda: total_ns
+        return total_ns
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def after_wait(self, value: T) -> Callable[[], T]:
+        """Return a reader of a value. It raises MeasureError before the next synchronize(), as on a card."""
+        waits = self.waits
+
+        def read() -> T:
+            if self.waits == waits:
+                raise MeasureError("A time was read before synchronize().")
+            return value
+
+        return read
 
     def stamp(self) -> Stamping:
         now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
-        return lambda: now
+        return self.after_wait(now)
 
     def canary(self) -> Timing | None:
         if self.noise is None:
             return None
-        time_ns = self.noise.spend(_CANARY_NS, 1, "canary")
-        return lambda: time_ns
+        return self.after_wait(self.noise.spend(_CANARY_NS, 1, "canary"))
 
     def globaltimer_tick_ns(self) -> float | None:
         return None if self.noise is None else 1.0

@@ -145,6 +145,8 @@ class RunFacts(KeptFile, frozen=True):
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
     """Facts of how it was measured, by key of CONTEXT; unknown ones are not there."""
+    conditions: dict[str, str] = msgspec.field(default_factory=dict)
+    """Other facts of the machine and of what is installed, which begin no epoch."""
     base: str = ""
     """The commits of a comparison, `base` and `head`; empty for what is none."""
     head: str = ""
@@ -219,6 +221,7 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
                 columns_of[each.layouts] = np.array(taken, np.intp)
         values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
         contexts: list[dict[str, str]] = [{} for _ in rows]
+        conditions: list[dict[str, str]] = [{} for _ in rows]
         for each, figures in records:
             row, own = rows[each.commit], columns_of[each.layouts]
             context, read = contexts[row], figures.T
@@ -230,12 +233,14 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
                 read = np.where(np.isinf(read) & np.isfinite(before), before, read)
             values[:, row, own] = read
             context.update(each.context)
+            conditions[row].update(each.conditions)
         return Figures(
             group=suite,
             commits=tuple(rows),
             keys=tuple(columns),
             values=dict(zip(METRICS, values, strict=True)),
             contexts=tuple(contexts),
+            conditions=tuple(conditions),
         )
 
 
@@ -331,6 +336,7 @@ def _read_record(
         of_asv="asv" in (stored.run.command, stored.run.settings.get("format")),
         started_at=stored.run.started_at,
         context=_context(stored.run),
+        conditions=_conditions(stored.run),
         layouts=(layouts.setdefault(layout, len(layouts)),),
     )
     return facts, values.ravel()
@@ -386,8 +392,24 @@ def _context(run: Run) -> dict[str, str]:
         "l2": str(run.settings.get("l2") or ""),
         "environment": str(run.settings.get("environment") or ""),
     }
-    known = {key: values.get(key, "") for key in CONTEXT}
-    return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}
+    return _told({key: values.get(key, "") for key in CONTEXT})
+
+
+def _conditions(run: Run) -> dict[str, str]:
+    """Return what a record tells of its host, and what an imported file tells of itself."""
+    host = {
+        "cpu": run.host.cpu,
+        "os": run.host.os,
+        "kernel": run.host.kernel,
+        "python": run.host.python,
+        "runner": str(run.settings.get("host_name") or ""),
+    }
+    own = {key: value for key, value in run.identity.items() if key not in CONTEXT}
+    return _told({**own, **host})
+
+
+def _told(values: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value and not value.startswith("unavailable")}
 
 
 class _CachedRecords(CachedTable[RunFacts, RecordLayout]):

@@ -26,6 +26,7 @@ from harness.run.several_cards import Card, CaseOfSuite, cases_of, find_cards, s
 from harness.suite import planning
 from harness.suite.planning import PlannedCase, SuitePair
 from harness.suite.problem import Case
+from harness.system.process import begin_ready
 
 CaseSide = Literal["base", "head"]
 
@@ -230,6 +231,7 @@ class CaseRunner:
 
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
+            begin_ready()
             self._pairs[config] = (
                 [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
                 if self._base is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,13 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.records.imports import imported
-from harness.records.imports.quantities import Better, case_of, file_of_figures
+from harness.records.imports.quantities import COMMIT, Better, case_of, file_of_figures, of_commit
 
 NAME: imported.Format = "github-action-benchmark"
 SCRIPT = b"window.BENCHMARK_DATA"
 """The beginning of data.js. JSON follows an equals sign."""
 _MORE_IS_BETTER = frozenset(("benchmarkjs", "customBiggerIsBetter", "pytest"))
 """Its tools whose figures are better high; those of every other tool are better low."""
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _LONGEST = 80
 """Characters of a name that a message shows."""
 _NEVER = dt.datetime.min.replace(tzinfo=dt.timezone.utc)
@@ -91,26 +89,20 @@ def _commits(path: Path, history: _History) -> list[imported.ImportedFile]:
     for suite, entries in history.entries.items():
         for entry in entries:
             found, problems = _cases(entry.benches, "higher" if entry.tool in _MORE_IS_BETTER else "lower")
-            if not _COMMIT.fullmatch(entry.commit.id):
+            if not COMMIT.fullmatch(entry.commit.id):
                 lost.append(
                     f"Results of {entry.commit.id[:_LONGEST]!r} are left out: that is no hash of a commit."
                 )
             elif found:
                 file = file_of_figures(path, NAME, f"{NAME} {entry.tool[:_LONGEST]}", found, problems)
-                files.append(_at(file, entry, suite))
+                file = replace(file, executable=suite, started_at=_moment(entry.date))
+                files.append(of_commit(file, entry.commit.id))
             else:
                 lost += problems
     if not files:
         file_of_figures(path, NAME, NAME, [], lost)  # says why none is left
     oldest, *others = sorted(files, key=lambda file: file.started_at or _NEVER)
     return [replace(oldest, problems=tuple(dict.fromkeys((*lost, *oldest.problems)))), *others]
-
-
-def _at(file: imported.ImportedFile, entry: _Entry, suite: str) -> imported.ImportedFile:
-    """Return a file as one of a commit and a suite."""
-    [found] = file.devices
-    found = replace(found, identity=replace(found.identity, commit=entry.commit.id))
-    return replace(file, executable=suite, started_at=_moment(entry.date), devices=(found,))
 
 
 def _moment(date_ms: float) -> dt.datetime | None:

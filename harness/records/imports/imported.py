@@ -29,10 +29,23 @@ Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer that a record can hold; one of more digits is no float either."""
 
 Format = Literal[
-    "nvbench", "google-benchmark", "pytest-benchmark", "lines", "github-action-benchmark", "bencher"
+    "nvbench",
+    "google-benchmark",
+    "pytest-benchmark",
+    "hyperfine",
+    "lines",
+    "csv",
+    "github-action-benchmark",
+    "bencher",
 ]
 FORMATS: tuple[Format, ...] = get_args(Format)
-PROGRAM_FORMATS: tuple[Format, ...] = ("nvbench", "google-benchmark", "pytest-benchmark", "lines")
+PROGRAM_FORMATS: tuple[Format, ...] = (
+    "nvbench",
+    "google-benchmark",
+    "pytest-benchmark",
+    "hyperfine",
+    "lines",
+)
 """The formats that a program writes with its own times, so that two commits can be compared."""
 LARGEST_BYTES = 256 * 2**20
 """The largest file that is read: as Python objects it takes some ten times that in memory."""
@@ -201,7 +214,7 @@ def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T
         raise StoreError(f"{where} is not as {harness} writes it: {error}.") from None
 
 
-_SPELT = {"*": "_ptr", "&": "_ref"}
+_SPELT = {"*": "_ptr", "&": "_ref", "!": "_bang"}
 """Signs of which two names may differ alone."""
 
 

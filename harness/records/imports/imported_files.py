@@ -10,8 +10,10 @@ from typing import Any
 
 from harness.errors import StoreError, UsageError
 from harness.records.imports.bencher_files import is_metrics, read_bencher
+from harness.records.imports.csv_files import is_table, read_csv
 from harness.records.imports.github_action_files import SCRIPT, is_results, read_github_action, script_json
 from harness.records.imports.google_benchmark_files import read_google_benchmark
+from harness.records.imports.hyperfine_files import is_export, read_hyperfine
 from harness.records.imports.imported import (
     PROGRAM_FORMATS,
     Format,
@@ -36,10 +38,11 @@ _READERS: Mapping[Format, Callable[[Path, Any], ImportedFile]] = {
     "nvbench": read_nvbench,
     "google-benchmark": read_google_benchmark,
     "pytest-benchmark": read_pytest_benchmark,
+    "hyperfine": read_hyperfine,
     "lines": read_lines,
     "bencher": read_bencher,
 }
-"""Readers of the formats that hold one process; a file of github-action-benchmark may hold many."""
+"""Readers of the formats that hold one process; files of the others may hold several commits."""
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
@@ -48,8 +51,9 @@ def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
     if found is None or found not in PROGRAM_FORMATS:
         raise StoreError(
             f"{path} is no file of {' or '.join(PROGRAM_FORMATS)}: expected what --json FILE or --jsonbin "
-            "FILE of an nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, or "
-            "pytest --benchmark-json=FILE; or a JSON object a line with name, times and unit."
+            "FILE of an nvbench executable writes, --benchmark_out=FILE of a Google Benchmark executable, "
+            "pytest --benchmark-json=FILE or hyperfine --export-json FILE; or a JSON object a line with "
+            "name, times and unit."
         )
     _check_format(path, found, wanted)
     return _READERS[found](path, content)
@@ -68,7 +72,7 @@ def read_for_import(path: Path, wanted: Format, better: Better | None) -> list[I
         return read_github_action(path, content, better)
     if better is not None:
         raise UsageError(f"A file of {found} tells which direction is better: leave out --better.")
-    return [_READERS[found](path, content)]
+    return read_csv(path, content) if found == "csv" else [_READERS[found](path, content)]
 
 
 def _check_format(path: Path, found: Format, wanted: Format | None) -> None:
@@ -81,6 +85,8 @@ def _content(path: Path) -> tuple[Format | None, Any]:
     content = read_content(path)
     if is_line(content):
         return "lines", content
+    if is_table(content):
+        return "csv", content
     json = parsed(path, script_json(content) if content.startswith(SCRIPT) else content)
     return _format_of(json), json
 
@@ -88,6 +94,8 @@ def _content(path: Path) -> tuple[Format | None, Any]:
 def _format_of(content: Any) -> Format | None:
     if is_results(content):
         return "github-action-benchmark"
+    if is_export(content):
+        return "hyperfine"
     if not isinstance(content, dict) or not isinstance(content.get("benchmarks"), list):
         return "bencher" if is_metrics(content) else None
     if isinstance(content.get("context"), dict):

@@ -36,6 +36,8 @@ _RATE = re.compile(
 )
 _BYTES = re.compile(r"(?P<prefix>[kKMGTP]?)(?P<binary>i?)(B|byte|bytes)")
 _FLOP = re.compile(r"(?P<prefix>[kKMGTP]?)(FLOP|FLOPs|flop|flops)")
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
+"""The hash of a commit, or its first digits."""
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 _MOST_TOLD = 3
 KNOWN = "ns, us, ms, s, or a rate such as GB/s"
@@ -145,3 +147,9 @@ def file_of_figures(
         devices=(DeviceCases(device=device, cases=tuple(cases), identity=identity),),
         problems=(*problems, *renamings(found, cases)),
     )
+
+
+def of_commit(file: ImportedFile, commit: str) -> ImportedFile:
+    """Return a file of one device as one of a commit."""
+    [found] = file.devices
+    return replace(file, devices=(replace(found, identity=replace(found.identity, commit=commit)),))

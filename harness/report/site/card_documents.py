@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,9 @@ from harness.records.record_files import RunResult, StoredRow, read_run
 from harness.records.types import Row
 from harness.report.site.documents import (
     EVERY,
+    SERIES_A_FILE,
     Numbers,
+    Rows,
     Site,
     calibration_document,
     calibration_summary,
@@ -41,6 +43,7 @@ from harness.report.site.documents import (
     placed_change,
     rough,
     run_document,
+    series_document,
     series_file,
 )
 from harness.report.site.suite_documents import demand_document
@@ -54,6 +57,8 @@ _SLOTS = 40
 """Most slots of a figure that a page shows, evenly chosen."""
 _SPARK = 28
 """Points of a small line, each of two figures."""
+_API_CASES = 2000
+"""Most cases of a project whose series are documents for programs too. `history --export` has any number."""
 _NAMED = 3
 """Most failing cases that a card's health names."""
 
@@ -136,7 +141,7 @@ class CardPages:
         return card_with_confirmed(own, self.confirmed, self.decisions, self.commits, self.today)
 
     def write(self) -> CardSummary:
-        series = list(map(self._series, self.card.analysed))
+        series = self._series()
         self._by_commit()
         sparks = np.array(list(map(_spark, self.card.analysed)), np.float64)
         self.site.write(
@@ -154,7 +159,7 @@ class CardPages:
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
                 **beside,
-                "ladder": list(map(self._rung, self.card.analysed)),
+                "ladder": Rows(list(map(self._rung, self.card.analysed))),
                 "calibration": calibration_document(known) if known else None,
             },
         )
@@ -182,9 +187,15 @@ class CardPages:
             unrecorded=[f"{self.source.name}: {each}" for each in self.card.unrecorded.sentences],
         )
 
+    def again(self, confirmed: frozenset[str], names: Collection[str]) -> CardPages:
+        """Return the same with what other cards have confirmed: these cases, and others of the same files."""
+        files = {case.order // SERIES_A_FILE for case in self.cases if case.name in names}
+        only = frozenset(case.name for case in self.cases if case.order // SERIES_A_FILE in files)
+        return replace(self, confirmed=confirmed, only=only)
+
     def write_again(self, before: CardSummary) -> CardSummary:
         """The series of some cases alone, with what other cards have confirmed, after all was written."""
-        again = {row["case"]: row for row in map(self._series, self.card.analysed)}
+        again = {row["case"]: row for row in self._series()}
         kept = [each for each in before.changes if each.change.case not in (self.only or ())]
         return msgspec.structs.replace(
             before,
@@ -193,46 +204,83 @@ class CardPages:
             confirmed=sorted(self.confirmed),
         )
 
-    def _series(self, one: Analysed) -> dict[str, Any]:
-        series, case = one.series, one.series.case
-        file = series_file(self.source.name, case)
-        own = [each for each in reversed(self.card.changes) if each.change.case == case.name]
-        beside = series.beside
+    def _series(self) -> list[dict[str, Any]]:
+        """Write the series, so many cases a file, and return what the first document says of each."""
+        in_files = defaultdict[int, list[Analysed]](list)
+        for one in self.card.analysed:
+            in_files[one.series.case.order // SERIES_A_FILE].append(one)
+        changes = defaultdict[str, list[dict[str, Any]]](list)
+        for each in reversed(self.card.changes):
+            case = self._cases[each.change.case]
+            changes[case.name].append(placed_change(each, case, self.number, self.commits))
+        for number, every in in_files.items():
+            self._write_series(number, every, changes)
+        return [self._listed(one, len(changes[one.series.case.name])) for one in self.card.analysed]
+
+    def _write_series(
+        self, number: int, every: Sequence[Analysed], changes: Mapping[str, list[dict[str, Any]]]
+    ) -> None:
+        """Write the series of one file. Positions that several of them share stand there once."""
+        places = dict[bytes, int]()
+        commits = list[Numbers]()
+        documents = dict[int, dict[str, Any]]()
+        for one in every:
+            document, case, positions = self._document(one), one.series.case, one.series.positions
+            place = places.setdefault(positions.tobytes(), len(places))
+            shared = Numbers(positions, "u32")
+            if place == len(commits):
+                commits.append(shared)
+            known = {name: value for name, value in document.items() if value is not None}
+            documents[case.order] = known | {"commits": place}
+            name = f"api/series/{document['file']}.json"
+            if len(self.cases) <= _API_CASES:
+                self.site.write_json(name, document | {"commits": shared, "changes": changes[case.name]})
+            else:  # of a publication with fewer cases
+                self.site.remove(name)
         self.site.write(
-            f"series/{file}",
+            series_document(self.file, number),
             {
-                "file": file,
-                "card": self.number,
-                "case": case.order,
-                "n": len(series.positions),
-                "commits": Numbers(series.positions, "u32"),
-                "values": Numbers(series.values),
-                "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
-                "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
-                "temperature_c": numbers(beside.get("temperature_c"), "u8"),
-                "power_w": numbers(beside.get("power_w"), "u16"),
-                "registers": numbers(beside.get("registers"), "u16"),
-                "work": _work(series),
-                "samples": self._samples(series),
-                "floor": one.floor,
-                "noise": figure(one.noise),
-                "levels": [
-                    {"start": each.start, "stop": each.stop, "level": figure(each.level)}
-                    for each in one.levels
-                ],
-                "changes": [placed_change(each, case, self.number, self.commits) for each in own],
-                "outliers": one.outliers,
-                "clocked": one.clocked,
-                "failed": np.flatnonzero(series.failed).tolist(),
-                "demand": self._demand(case),
-                "epochs": [
-                    {"start": each.start, "label": each.label, "changed": each.changed}
-                    for each in series.epochs
-                ],
+                "commits": commits,
+                "series": documents,
+                "changes": Rows([each for one in every for each in changes[one.series.case.name]]),
             },
+            api=False,
         )
+
+    def _document(self, one: Analysed) -> dict[str, Any]:
+        """Return the document of a series, without its commits and changes."""
+        series, beside = one.series, one.series.beside
         return {
-            "file": file,
+            "file": series_file(self.source.name, series.case),
+            "card": self.number,
+            "case": series.case.order,
+            "n": len(series.positions),
+            "values": Numbers(series.values),
+            "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
+            "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
+            "temperature_c": numbers(beside.get("temperature_c"), "u8"),
+            "power_w": numbers(beside.get("power_w"), "u16"),
+            "registers": numbers(beside.get("registers"), "u16"),
+            "work": _work(series),
+            "samples": self._samples(series),
+            "floor": one.floor,
+            "noise": figure(one.noise),
+            "levels": [
+                {"start": each.start, "stop": each.stop, "level": figure(each.level)} for each in one.levels
+            ],
+            "outliers": one.outliers,
+            "clocked": one.clocked,
+            "failed": np.flatnonzero(series.failed).tolist(),
+            "demand": self._demand(series.case),
+            "epochs": [
+                {"start": each.start, "label": each.label, "changed": each.changed} for each in series.epochs
+            ],
+        }
+
+    def _listed(self, one: Analysed, changes: int) -> dict[str, Any]:
+        series, case = one.series, one.series.case
+        return {
+            "file": series_file(self.source.name, case),
             "card": self.number,
             "case": case.order,
             "at": int(series.positions[-1]),
@@ -240,7 +288,7 @@ class CardPages:
             "effect_90": rough(self._quarter(one)),
             "floor": rough(one.floor),
             "noise": rough(one.noise),
-            "changes": len(own),
+            "changes": changes,
         }
 
     def _samples(self, series: Series) -> list[dict[str, Any]]:
@@ -282,6 +330,10 @@ class CardPages:
         return figure(one.levels[-1].level / level - 1) if level else None
 
     @cached_property
+    def _cases(self) -> Mapping[str, SeriesCase]:
+        return {case.name: case for case in self.cases}
+
+    @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
         return np.array([commit.time_s for commit in self.commits.line], np.int64)
 
@@ -292,22 +344,23 @@ class CardPages:
 
     def _by_commit(self) -> None:
         """The same figures by commit, and what changed there, for pages that show one or compare two."""
-        analysed = self.card.analysed
-        count = len(self.commits)
-        table = np.full((count, len(analysed)), np.nan, np.float32)
-        for column, one in enumerate(analysed):
-            table[one.series.positions, column] = one.series.values
-        cases = [one.series.case.order for one in analysed]
-        built = sorted(each for one in analysed for each in _built(one.series))
-        for first in range(0, count, EVERY):
-            values = table[first : first + EVERY]
-            measured = np.flatnonzero(np.isfinite(values).any(axis=1))
-            if measured.size:
+        every = [one.series for one in self.card.analysed]
+        measured = np.unique(np.concatenate([np.empty(0, np.int64), *(each.positions for each in every)]))
+        table = np.full((measured.size, len(every)), np.nan, np.float32)
+        for column, series in enumerate(every):
+            table[np.searchsorted(measured, series.positions), column] = series.values
+        cases = np.array([series.case.order for series in every], np.int64)
+        built = sorted(each for series in every for each in _built(series))
+        for first in range(0, len(self.commits), EVERY):
+            start, stop = np.searchsorted(measured, (first, first + EVERY))
+            known = np.isfinite(table[start:stop])
+            rows, columns = np.flatnonzero(known.any(axis=1)), np.flatnonzero(known.any(axis=0))
+            if rows.size:
                 document = {
                     "first": first,
-                    "cases": cases,
-                    # Up to the last that was measured: what this card has not seen changes nothing here.
-                    "values": Numbers(values[: measured[-1] + 1].ravel()),
+                    "rows": (measured[start + rows] - first).tolist(),
+                    "cases": Numbers(cases[columns], "u32"),
+                    "values": Numbers(table[np.ix_(start + rows, columns)].ravel()),
                     "built": [each for each in built if first <= each[0] < first + EVERY],
                 }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.figures import SeriesCase
+from harness.history.figures import SeriesCase, timed_effect
 from harness.history.reading import sentence
 from harness.history.row_summary import summary_of
 from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
-from harness.numbers import counted
+from harness.numbers import counted, percent
 from harness.records.record_files import RunResult
 from harness.records.types import Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
@@ -38,6 +38,8 @@ SCHEMA_VERSION = 2
 COMMITS_A_FILE = 128
 EVERY = 64
 """Commits in a file of figures by commit."""
+SERIES_A_FILE = 16
+"""Cases in a file of a card's series: a small file takes as much of a disk as a larger one."""
 
 Array = npt.NDArray[Any]
 _FEW, _OFTEN = 255, 4
@@ -135,18 +137,24 @@ class Site:
         if api:
             self.write_json(f"api/{name}.json", document)
 
-    def change(self, name: str, keys: Mapping[str, Any]) -> None:
-        """Put other values into a document that is there. Raises StoreError."""
-        data, api = self.folder / f"data/{name}.js", self.folder / f"api/{name}.json"
+    def change(self, path: str, keys: Mapping[str, Any]) -> None:
+        """Put other values into a document that is there, of data/ or of api/. Raises StoreError."""
+        file = self.folder / path
         try:
-            packed = msgspec.json.decode(data.read_bytes().partition(b", ")[2].removesuffix(b");\n"))
-            plain = msgspec.json.decode(api.read_bytes())
+            content = file.read_bytes()
+            is_data = file.suffix == ".js"
+            known = msgspec.json.decode(
+                content.partition(b", ")[2].removesuffix(b");\n") if is_data else content
+            )
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(
-                f"Cannot read {data} ({error}): delete {self.folder}, then publish again."
+                f"Cannot read {file} ({error}): delete {self.folder}, then publish again."
             ) from None
-        self.write(name, {**packed, **keys}, api=False)
-        self.write_json(f"api/{name}.json", {**plain, **keys})
+        if is_data:
+            name = path.removeprefix("data/").removesuffix(".js")
+            self.write(name, {**known, **keys}, api=False)
+        else:
+            self.write_json(path, {**known, **keys})
 
     def holds(self, name: str, text: str) -> bool:
         """Return whether there is a document of that name which begins with this text, or near to it."""
@@ -189,6 +197,11 @@ def series_file(card: str, case: SeriesCase) -> str:
     """Names the document of a series."""
     identity = repr((card, case.name, case.metric))
     return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
+
+
+def series_document(card: str, number: int) -> str:
+    """Name a file of a card's series; `number` is the order of its cases over SERIES_A_FILE."""
+    return f"series/{card}/{number}"
 
 
 def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
@@ -346,7 +359,7 @@ _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 def atom(
     events: Sequence[Mapping[str, Any]],
     cards: Sequence[tuple[str, str]],
-    cases: Sequence[str],
+    cases: Sequence[SeriesCase],
     project: str,
     generated_at: str,
 ) -> bytes:
@@ -366,7 +379,10 @@ def atom(
 
 
 def _entry(
-    feed: ET.Element, event: Mapping[str, Any], cards: Sequence[tuple[str, str]], cases: Sequence[str]
+    feed: ET.Element,
+    event: Mapping[str, Any],
+    cards: Sequence[tuple[str, str]],
+    cases: Sequence[SeriesCase],
 ) -> None:
     worst, suspect = event["worst"], event["suspects"][0]
     file, name = cards[worst["card"]]
@@ -376,11 +392,12 @@ def _entry(
     what = "unjudged" if event["state"] == "unjudged" else f"{event['kind']}{state}"
     more = event["changes"] - 1
     others = f", and {more} more on {counted(len(event['cards']), 'card')}" if more else ""
-    _add(entry, "title", f"{what}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
+    change = percent(timed_effect(worst["effect"], case), sign=True)
+    _add(entry, "title", f"{what}: {case.name} on {name} {change}{others}")
     _add(entry, "id", f"urn:gpu-harness:event:{event['id']}")
     time = dt.datetime.fromtimestamp(suspect["time"], tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
-    place = urlencode({"card": file, "case": case, "change": worst["id"]}, errors="replace")
+    place = urlencode({"card": file, "case": case.name, "change": worst["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")
     commit = f"{suspect['hash'][:10]} {suspect['subject']} ({suspect['author']})"
     among = "" if event["commits"] == 1 else f"One of {event['commits']} commits, perhaps "

@@ -23,6 +23,7 @@ from harness.report.site.documents import (
     COMMITS_A_FILE,
     EVERY,
     SCHEMA_VERSION,
+    SERIES_A_FILE,
     CardStatus,
     Numbers,
     Rows,
@@ -33,6 +34,7 @@ from harness.report.site.documents import (
     change_document,
     placed_change,
     rough,
+    series_document,
     series_file,
 )
 
@@ -49,6 +51,8 @@ _KINDS = (
     *("improvement", "environment", "change"),
 )
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
+_OF_CASE = frozenset(("sentence", "series", "fixed_by"))
+"""Keys of a change that the page of its case alone shows."""
 _OF_BRIEF = ("id", "kind", "effect", "low", "high")
 
 
@@ -78,7 +82,7 @@ class Overview:
         names = [(card.file, card.gpu or card.name) for card in self.cards]
         self.site.put(
             "feed.xml",
-            atom(fed, names, [case.name for case in self.cases], about["project"], about["generated_at"]),
+            atom(fed, names, self.cases, about["project"], about["generated_at"]),
         )
         for (file, name), status in zip(names, statuses, strict=True):
             self.site.write_json(f"badges/{file}.json", badge(name, status))
@@ -112,11 +116,22 @@ class Overview:
         own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
         for each in changes:
             own[each.change.card, each.change.case].append(each)
-        for card, name in moved | earlier:
+        again = moved | earlier
+        files = {(card, self._by_name[name].order // SERIES_A_FILE) for card, name in again}
+        in_files = defaultdict[tuple[str, int], list[dict[str, Any]]](list)
+        for card, name in sorted(own.keys() | again, key=lambda key: self._by_name[key[1]].order):
             case, number = self._by_name[name], self._numbers[card]
-            in_order = sorted(own[card, name], key=lambda each: each.change.at)
-            documents = [placed_change(each, case, number, self.commits) for each in in_order]
-            self.site.change(f"series/{series_file(card, case)}", {"changes": documents})
+            file = (card, case.order // SERIES_A_FILE)
+            if file in files:
+                in_order = sorted(own[card, name], key=lambda each: each.change.at)
+                documents = [placed_change(each, case, number, self.commits) for each in in_order]
+                in_files[file] += documents
+                api = f"api/series/{series_file(card, case)}.json"
+                if (card, name) in again and (self.site.folder / api).exists():
+                    self.site.change(api, {"changes": documents})
+        for (card, file_number), documents in in_files.items():
+            name = series_document(self.cards[self._numbers[card]].file, file_number)
+            self.site.change(f"data/{name}.js", {"changes": Rows(documents)})
 
     def _event(self, event: Event, documents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         brief = [documents[each.change.id] for each in event.changes[:_CHANGES_OF_EVENT]]
@@ -154,14 +169,17 @@ class Overview:
         }
 
     def _by_commit(self, changes: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> None:
-        """Changes and events by the commits that may have made them, for the page of a commit."""
+        """Changes and events by the commits that may have made them, for the page of a commit, which says
+        no sentence of a change.
+        """
+        changes = [{name: value for name, value in each.items() if name not in _OF_CASE} for each in changes]
         for first in range(0, len(self.commits), EVERY):
             own = [
                 [each for each in every if each["bad"] >= first > each["good"] - EVERY]
                 for every in (changes, events)
             ]
             if any(own):
-                document = {"changes": own[0], "events": own[1]}
+                document = {"changes": Rows(own[0]), "events": own[1]}
                 self.site.write(f"changed/{first // EVERY}", document, api=False)
             else:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
@@ -217,6 +235,7 @@ class Overview:
                     }
                     for card, status in zip(self.cards, statuses, strict=True)
                 ],
+                "series_a_file": SERIES_A_FILE,
                 "cases": Rows([asdict(case) for case in self.cases]),
                 "series": Rows(self._series(changes)),
                 "counts": {kind: kinds[kind] for kind in _KINDS},

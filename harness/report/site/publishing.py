@@ -196,8 +196,8 @@ def _publish_changed(
         counting = card.confirmable(ids)
         if moved := counting ^ set(card.confirmed):
             # What a step of one case is depends on other cards: this case alone is read anew.
-            only = frozenset(hint.case for each, hint in card.evidence if each in moved)
-            again.append(replace(one, confirmed=counting, only=only))
+            names = {hint.case for each, hint in card.evidence if each in moved}
+            again.append(one.again(counting, names))
     before = [cards[one.number] for one in again]
     for one, card in zip(again, mapped(_publish, _folders(again), again, before), strict=True):
         cards[one.number] = card

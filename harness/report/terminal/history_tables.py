@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from harness.errors import ExitCode
-from harness.history.changes import Analysed, Change
+from harness.history.changes import Analysed, Change, timed
 from harness.history.events import Event, settling
-from harness.history.figures import SeriesCase
+from harness.history.figures import SeriesCase, is_speed
 from harness.history.reading import CardHistory, History, sentence
 from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Stated
@@ -23,7 +23,10 @@ from harness.report.terminal.run_tables import console, distinct, print_error, p
 from harness.system.git import Commit
 from harness.system.texts import harmless
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of the JSON, raised where a key changes its meaning or goes. 2: suspects are ranges of commits."""
+_LIKELIEST = 10
+"""Likely commits of an event that the JSON names."""
 _CLIP = 60
 _CARDS = 6
 """Up to so many cards have a line each."""
@@ -44,7 +47,13 @@ _FEWEST, _LINES, _REST = 2, 3, 20
 events."""
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
+_BESIDE_CASE = 76
+"""Width of the columns beside the case in the table of all changes."""
 _INDENT = "  "
+_UNITS = range(1, 4)
+"""Powers of 1,000 that units of one kind are apart, as s and ns."""
+_NEAR_UNIT = 0.05
+"""How far the power of a ratio may be from these."""
 _NAMED = 4
 """Commits of several that are named."""
 _FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
@@ -105,7 +114,7 @@ def _print_cards(history: History) -> None:
         late = [f"{len(late)} cards are behind: {late[0]}"]
     for card in history.cards if few else ():
         out.print(_title(card, commits), style="bold", soft_wrap=True)
-    for words in (*late, *_ended(history), *_limits(history.cards)):
+    for words in (*late, *_renamed(history.cards), *_ended(history), *_limits(history.cards)):
         out.print(words, style="dim", soft_wrap=not out.is_terminal)
     failing = _failing(history)
     for line in failing[:_BROKEN]:
@@ -142,6 +151,24 @@ def _ended(history: History) -> Iterator[str]:
         renamed = sum(map(bool, ended.values()))
         may_be = f", {renamed} may be renamed" if renamed else ""
         yield f"{counted(len(ended), 'case is', 'cases are')} measured no more{may_be}"
+
+
+def _renamed(cards: Sequence[CardHistory]) -> Iterator[str]:
+    """Yield cards that begin after another one like them has ended, and measure most of its cases."""
+    for new in cards:
+        first = min((first for first, _ in new.spans.values()), default=-1)
+        before = [old for old in cards if 0 <= _newest(old) < first and _is_like(old, new)]
+        if before:
+            old = max(before, key=_newest)
+            yield (
+                f"{harmless(new.name)} begins where {harmless(old.name)} ends, with its cases: if they are "
+                "one machine, what changed between them is not judged. Give it one name"
+            )
+
+
+def _is_like(old: CardHistory, new: CardHistory) -> bool:
+    same = (old.machine.get(key) == new.machine.get(key) for key in ("gpu", "cpu"))
+    return all(same) and 2 * len(old.cases.keys() & new.cases.keys()) > len(old.cases)
 
 
 def _newest(card: CardHistory) -> int:
@@ -201,19 +228,50 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
     out.print()
     if title:
         out.print(title, style="bold")
-    names = distinct((event.worst.change.case for event in events), out.width - len(_INDENT))
-    for event in events[:room]:
-        change = event.worst.change
-        state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
-        head = f"{_effect(change):>{_EFFECT}}  {_commits_of(event, history.commits)}"
-        first = Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), head)
-        gap = "  " if len(first) + len(_why(event)) + 2 <= out.width else f"\n{_INDENT}"
-        out.print(first.append(f"{gap}{_why(event)}"))
-        out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
-        for line in filter(None, _about(event, history)):
-            out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
+    shown = events[:room]
+    heads = [_head(event, history) for event in shown]
+    whys = [_why(event) for event in shown]
+    columns = max(map(len, heads), default=0) + 2, max(map(len, whys), default=0) + 2
+    # A wide terminal has the name on the first line, and facts side by side.
+    is_wide = out.width - sum(columns) >= _CLIP
+    width = out.width - (sum(columns) if is_wide else len(_INDENT))
+    names = distinct((event.worst.change.case for event in shown), width)
+    for event, head, why in zip(shown, heads, whys, strict=True):
+        name = Text(names[event.worst.change.case], style="bold")
+        if is_wide:
+            head.pad_right(columns[0] - len(head))
+            out.print(Text.assemble(head, f"{why:{columns[1]}}", name), soft_wrap=True)
+        else:
+            gap = "  " if len(head) + len(why) + 2 <= out.width else f"\n{_INDENT}"
+            out.print(head.append(f"{gap}{why}"))
+            out.print(Text.assemble(_INDENT, name))
+        facts = list(filter(None, _about(event, history)))
+        command = _command(event, history)
+        for line in (*(_side_by_side(facts, out.width) if is_wide else facts), command):
+            if line:
+                out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
     if len(events) > room:
         out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
+
+
+def _head(event: Event, history: History) -> Text:
+    """Return the state of an event, its size and its commits."""
+    change = timed(event.worst.change, history.cases[event.worst.change.case])
+    state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
+    told = f"{_effect(change):>{_EFFECT}}  {_commits_of(event, history.commits)}"
+    return Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), told)
+
+
+def _side_by_side(facts: Iterable[str], width: int) -> list[str]:
+    """Return facts in lines of up to a width, as many in a line as it holds."""
+    lines = list[str]()
+    for fact in facts:
+        joined = f"{lines[-1]} · {fact}" if lines else fact
+        if lines and len(_INDENT) + len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(fact)
+    return lines
 
 
 def _effect(change: Change) -> str:
@@ -249,16 +307,35 @@ def _about(event: Event, history: History) -> Iterator[str]:
     if event.kind == "drift":
         yield f"accepted as {event.id}" if worst.decision else f"to accept it: --acknowledge {event.id}"
     elif one is not None:
-        yield f"{clean(commits[one].subject)} ({clean(commits[one].author)})"
+        subject = clean(commits[one].subject, max(_CLIP, console().width // 2))
+        yield f"{subject} ({clean(commits[one].author)})"
     else:
         yield _suspected(event, commits)
     yield _others(event, commits)
+    if unit := _of_another_unit(worst.change):
+        yield unit
     if event.surroundings:
         yield f"measured otherwise since: {clean(', '.join(event.surroundings))}"
     if worst.decision:
         yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
+
+
+def _command(event: Event, history: History) -> str:
+    """Return the command that settles what the event leaves open; empty for none."""
     if event.state == "unjudged" or event.kind == "drift" or event.cause == "not the code":
-        yield settling(event, history.cases[worst.change.case], commits)
+        return settling(event, history.cases[event.worst.change.case], history.commits)
+    return ""
+
+
+def _of_another_unit(change: Change) -> str:
+    """Return a sentence where figures are about 1,000, a million or a billion times those before."""
+    ratio = change.after / change.before if change.before and change.after else 1.0
+    size = abs(math.log(ratio, 1000))
+    steps = round(size)
+    if steps not in _UNITS or abs(size - steps) > _NEAR_UNIT:
+        return ""
+    much = "much" if ratio > 1 else "little"
+    return f"about {1000**steps:,} times as {much} as before: look whether its unit changed"
 
 
 def _suspected(event: Event, commits: Commits) -> str:
@@ -302,10 +379,10 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         for event in events
     ]
     heads = [
-        f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event)}"
+        f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event, history)}"
         for event, what in zip(events, whats, strict=True)
     ]
-    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
+    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), out.width * 3 // 8)
     tails = [
         f"on {cards[event.cards[0]] if event.kind == 'environment' else counted(len(event.cards), 'card')}"
         for event in events
@@ -321,10 +398,11 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
 
 
-def _sizes(event: Event) -> str:
+def _sizes(event: Event, history: History) -> str:
     if not all(each.change.before for each in event.changes):
         return _effect(event.worst.change)
-    effects = sorted(each.change.effect for each in event.changes)
+    changes = (timed(each.change, history.cases[each.change.case]) for each in event.changes)
+    effects = sorted(change.effect for change in changes)
     low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
@@ -336,7 +414,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
     for one in card.failing:
         out.print(_failed([one.case], _span(one.good, one.bad, commits)))
     if card.changes:
-        print_out(_changes(card.changes, commits))
+        print_out(_changes(card.changes, card.cases, commits))
     cases = card.cases
     for each in card.changes:
         # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
@@ -365,10 +443,10 @@ def _title(card: CardHistory, commits: Commits) -> str:
     return f"{name}: {counts}{_newest_hash(_newest(card), commits)}"
 
 
-def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
-    changes = [each.change for each in shown]
+def _changes(shown: Sequence[Stated], cases: Mapping[str, SeriesCase], commits: Commits) -> Sheet:
+    changes = [timed(each.change, cases[each.change.case]) for each in shown]
     states = [each.state or each.change.kind for each in shown]
-    names = distinct((change.case for change in changes), _CLIP)
+    names = distinct((change.case for change in changes), max(_CLIP, console().width - _BESIDE_CASE))
     halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
     spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
@@ -425,10 +503,10 @@ def _closing(history: History) -> str:
     return f"{left} Changes: {counts or 'none'}. Exit status {int(exit_code(history))}."
 
 
-def clean(text: str) -> str:
+def clean(text: str, width: int = _CLIP) -> str:
     """Text of others on one line of a terminal, cut to a width that leaves room for more."""
     plain = harmless(text)
-    return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
 def as_json(history: History) -> dict[str, Any]:
@@ -455,20 +533,28 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
     commits, worst = history.commits, event.worst.change
     return {
         **fields_of(event, "id", "kind", "state", "cause"),
-        "good": commits[event.good].hash,
-        "bad": commits[event.bad].hash,
+        **_range_json(range(event.good + 1, event.bad + 1), commits),
+        "narrowest": _range_json(event.narrowest, commits),
         "several": event.may_be_several or bool(event.moved_twice),
-        "suspects": [commits[at].hash for at in event.suspects],
-        "narrowest": len(event.narrowest),
         "likely": event.likely,
+        "likeliest": [commits[at].hash for at in event.suspects[: event.likely][:_LIKELIEST]],
         "accused": None if event.accused is None else commits[event.accused].hash,
         "surroundings": event.surroundings,
-        "worst": fields_of(worst, "case", "card", "effect"),
+        "worst": {
+            **fields_of(worst, "case", "card", "effect"),
+            "time_effect": _time_json(worst, history.cases[worst.case])["time_effect"],
+        },
         "cards": event.cards,
         "cases": event.cases,
         "changes": [each.change.id for each in event.changes],
         "command": settling(event, history.cases[worst.case], commits),
     }
+
+
+def _range_json(positions: range, commits: Commits) -> dict[str, Any]:
+    """Return a range of commits as git has it: after `good`, up to `bad`."""
+    good, bad = (commits[at].hash for at in (positions[0] - 1, positions[-1]))
+    return {"good": good, "bad": bad, "commits": len(positions)}
 
 
 def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
@@ -507,6 +593,13 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
     }
 
 
+def _time_json(change: Change, case: SeriesCase) -> dict[str, float | None]:
+    """Return the change of time, of a time or a rate; None of other figures."""
+    found = timed(change, case)
+    effects = (found.effect, found.low, found.high) if is_speed(case) else (None, None, None)
+    return dict(zip(("time_effect", "time_low", "time_high"), effects, strict=True))
+
+
 def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
@@ -516,14 +609,13 @@ def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, 
         "direction": case.direction,
         "unit": case.unit,
         **fields_of(change, *_FIGURES),
+        **_time_json(change, case),
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,
         "shifts": [str(each) for each in change.shifts],
         "compared": change.compared,
-        "good": commits[change.good].hash,
-        "bad": commits[change.bad].hash,
-        "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],
+        **_range_json(range(change.good + 1, change.bad + 1), commits),
         "subject": commits[change.bad].subject,
         "author": commits[change.bad].author,
         "decision": each.decision,

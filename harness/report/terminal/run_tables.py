@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -76,19 +77,38 @@ def console() -> Console:
 
 
 def distinct(names: Iterable[str], width: int) -> dict[str, str]:
-    """Cut each name in the middle to so many characters, or to more if two would look alike."""
+    """Cut each name between two of its words to so many characters, where no two then look alike.
+
+    What is cut is in the middle, or else nearer to an end; names that still look alike become longer.
+    """
     plain = {name: harmless(name) for name in names}
     longest = max(map(len, plain.values()), default=0)
+    different = len(set(plain.values()))
     while True:
-        cut = {name: _middle_cut(text, width) for name, text in plain.items()}
-        if width >= longest or len(set(cut.values())) == len(set(plain.values())):
-            return cut
+        for share in _SHARES:
+            cut = {name: _cut(text, width, share) for name, text in plain.items()}
+            if width >= longest or len(set(cut.values())) == different:
+                return cut
         width += 8
 
 
-def _middle_cut(text: str, width: int) -> str:
-    half = (width - 1) // 2
-    return text if len(text) <= width else f"{text[: width - 1 - half]}…{text[-half:]}"
+_SHARES = (0.5, 0.25, 0.75, 0.0)
+"""Shares of a name's room that its beginning may have, in the order in which they are tried."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|.")
+
+
+def _cut(text: str, width: int, share: float) -> str:
+    """Return a text with an ellipsis in place of the words that are too many."""
+    if len(text) <= width:
+        return text
+    room = width - 1
+    starts = [found.start() for found in _WORD.finditer(text)]
+    head = max((at for at in starts if at <= share * room), default=0)
+    tail = min((at for at in starts if len(text) - at <= room - head), default=len(text))
+    if head + len(text) - tail < room / 2:  # a word as long as all the room
+        head = int(share * room)
+        tail = len(text) - (room - head)
+    return f"{text[:head]}…{text[tail:]}"
 
 
 def print_error(text: str) -> None:

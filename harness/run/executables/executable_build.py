@@ -39,14 +39,16 @@ _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
     "pytest-benchmark": "--benchmark-json={out}",
+    "hyperfine": "--export-json {out}",
     "lines": "",
 }
 _OPTIONS: Mapping[str, Format] = {
     "--jsonbin": "nvbench",
     "--benchmark_": "google-benchmark",
     "--benchmark-json": "pytest-benchmark",
+    "hyperfine": "hyperfine",
 }
-"""Options in a command that tell its format."""
+"""Options and names in a command that tell its format."""
 _TELLS: Mapping[Format, tuple[str, ...]] = {
     "nvbench": ("nvbench::", "cuda.bench"),
     "google-benchmark": ("--benchmark_out", "google_benchmark"),

@@ -46,7 +46,7 @@
   };
 
   /** Cards that no command here measures: what was compiled and not run, and what another harness timed. */
-  const ELSEWHERE = /^(static|nvbench|google-benchmark|pytest-benchmark|lines|github-action-benchmark|bencher)-/;
+  const ELSEWHERE = /^(static|nvbench|google-benchmark|pytest-benchmark|hyperfine|lines|csv|github-action-benchmark|bencher)-/;
 
   const ofSuite = (kase) => kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
 

@@ -112,6 +112,18 @@
     return low;
   };
 
+  /** The document of a series, one of several in a file that share their commits and a list of changes. */
+  harness.series = async function (site, { card, case: number }) {
+    const file = `${site.cards[card].file}/${Math.floor(number / site.series_a_file)}`;
+    const { commits, series, changes } = await harness.load(`series/${file}`);
+    const own = series[number];
+    return {
+      ...own,
+      commits: commits[own.commits],
+      changes: harness.objects(changes).filter((change) => change.case === number),
+    };
+  };
+
   /** Hash, time, author and subject of a commit, by position; null where the file has none. */
   harness.commit = async function (site, position) {
     const { chunk, count } = site.commits;

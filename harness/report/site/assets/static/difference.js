@@ -13,7 +13,7 @@
   async function block(site, card, position) {
     try {
       const data = await harness.load(`at/${card.file}/${Math.floor(position / site.commits.every)}`);
-      return { ...data, figures: harness.figures(data.values) };
+      return { ...data, cases: Array.from(harness.decode(data.cases)), figures: harness.figures(data.values) };
     } catch (problem) {
       if (problem instanceof harness.Problem) return null;
       throw problem;
@@ -22,8 +22,10 @@
 
   /** The figures of a commit, by case. */
   function row(data, position) {
-    const start = (position - data.first) * data.cases.length;
     const found = new Map();
+    const place = data.rows.indexOf(position - data.first);
+    if (place < 0) return found;
+    const start = place * data.cases.length;
     data.cases.forEach((number, column) => {
       const value = data.figures[start + column];
       if (format.known(value)) found.set(number, value);
@@ -37,10 +39,8 @@
     for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
       const data = await block(site, card, k * size);
       if (!data) continue;
-      const rows = data.figures.length / Math.max(1, data.cases.length);
-      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
-        if (row(data, at).size) return at;
-      }
+      const near = data.rows.findLast((at) => data.first + at <= position);
+      if (near !== undefined) return data.first + near;
     }
     return null;
   }

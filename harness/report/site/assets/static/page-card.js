@@ -327,7 +327,8 @@
     const card = site.cards[number];
     const data = await harness.load(`cards/${card.file}`);
     const series = new Map(site.series.filter((one) => one.card === number).map((one) => [one.case, one]));
-    const rows = data.ladder
+    const rows = harness
+      .objects(data.ladder)
       .map((row) => ({
         ...row,
         kase: site.cases[row.case],

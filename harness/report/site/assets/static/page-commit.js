@@ -71,14 +71,14 @@
         if (!found) return el("span", { class: "none" }, format.NONE);
         const link = harness.caseLink(one.card, row.kase, format.value(found.value, row.kase.unit));
         if (found.effect === null) return el("div", { class: "figure" }, link, el("small", { class: "none" }, "first figure"));
-        const words = `${format.change(found.effect)} ${found.tone === "none" ? "" : found.word}`;
+        const words = `${format.effect(row.kase, found.effect)} ${found.tone === "none" ? "" : found.word}`;
         return el(
           "div",
           { class: "figure" },
           link,
           el(
             "small",
-            { class: found.tone, title: [found.status, found.why, format.interval(found.low, found.high)].filter(Boolean).join("; ") },
+            { class: found.tone, title: [found.status, found.why, format.interval(...format.timedEnds(row.kase, found.low, found.high))].filter(Boolean).join("; ") },
             words,
             found.status === "not comparable" ? ", another epoch" : "",
           ),
@@ -167,8 +167,8 @@
   /** Events and changes of which this commit may be the cause. */
   async function told(site, position) {
     const known = await harness.load(`changed/${Math.floor(position / site.commits.every)}`).catch(() => null);
-    const mine = (list) => (list ?? []).filter((one) => one.good < position && position <= one.bad);
-    const [own, rows] = [mine(known?.events), mine(known?.changes)];
+    const mine = (list) => list.filter((one) => one.good < position && position <= one.bad);
+    const [own, rows] = known ? [mine(known.events), mine(harness.objects(known.changes))] : [[], []];
     if (!own.length && !rows.length) return harness.empty("No level changed here, as far as the history can tell.");
     const table = (columns, id, caption, list) => harness.table(columns, { id, caption, rows: list, stack: true, limit: 30 }).node;
     const inEvents = new Set(own.flatMap((event) => harness.events.briefs(event).map((one) => one.id)));

@@ -90,6 +90,7 @@ harness.data("site", {
       ]
     }
   ],
+  "series_a_file": 16,
   "cases": {
     "count": 2,
     "keys": ["name", "suite", "kernel", "size", "metric", "unit", "direction", "order"],
