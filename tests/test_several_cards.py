@@ -14,17 +14,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.device.backends.null import devices
-from harness.errors import ExitCode
+from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import read_calibration
-from harness.records.record_files import read_run
-from harness.records.types import Row
+from harness.records.record_files import RunResult, read_run
+from harness.records.types import Row, Run
 from harness.run.run import Session, SessionSettings
-from harness.run.several_cards import Card, CaseOfSuite, alike, assign
+from harness.run.several_cards import Card, CaseOfSuite, alike, assign, spread
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from tests.commits import BASE, HEAD, MS, SOURCE, files, make_project, takes
@@ -246,6 +246,34 @@ def test_of_three_cards_two_may_be_lost(harness, cards):
     assert done.statuses == {"measured": 4, "failed": 2}
     assert len(done.found["NULL-c"]) == 4
     assert done.err.count("cannot be opened any more") == 2
+
+
+def test_an_unlike_card_that_never_opens_costs_its_cases(harness, cards):
+    script = cards(A, B | {"name": "other"})
+    Path(f"{script}.null:1.lost").touch()
+    done = harness("run", *TWO, "--json")
+    assert sorted(done.found["NULL-a"]) == CASES
+    assert "null:1 measured no more" in done.failed_with(ExitCode.NOT_MEASURED)
+    assert f"These cases were not measured: {', '.join(CASES)}." in done.err
+
+
+@pytest.mark.parametrize("name", "abcdefgh")
+def test_a_case_is_measured_as_long_as_a_card_is_left(name):
+    """Whichever of the idle cards gets it first, and is lost too, while the other one still waits."""
+    asked: list[str] = []
+
+    def measure(card: Card, _suite: int, cases: frozenset[str]) -> RunResult:
+        if name in cases:
+            asked.append(card.label)
+            if len(asked) < 3:
+                raise DeviceError("lost")
+        return RunResult(cast("Run", None), (), None)
+
+    three = [card("H100", f"GPU-{number}") for number in range(3)]
+    found = spread(three, lambda _: [CaseOfSuite(0, name, "64")], measure)
+    assert len(asked) == 3
+    assert [len(lost.heirs) for lost in found.lost] in ([1, 2], [2, 1])
+    assert len(found.results) == 1
 
 
 def test_nothing_more_is_asked_of_a_lost_device(cards, root):

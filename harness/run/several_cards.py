@@ -62,7 +62,7 @@ class CaseOfSuite(NamedTuple):
     """The suite's number in the order of the command."""
     id: str
     size: str
-    """Label of its size: each card gets its share of each size."""
+    """Label of its size."""
 
 
 class Lost(NamedTuple):
@@ -159,7 +159,7 @@ def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
 
 
 def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
-    """Return the cases of each card: as many of each size, or one more.
+    """Return the cases of each card. No card gets more than its share of each size, rounded up.
 
     Within that, a case's id and a card's identity alone decide. So a case comes to the same card in the next
     run, and a new case moves few others.
@@ -214,7 +214,10 @@ class _Sharing:
             return taken
 
     def _is_over(self, card: Card) -> bool:
-        return self._stopped or self._working.isdisjoint(self._like[card])
+        """Tell whether no like card can be lost any more and leave its cases."""
+        return self._stopped or not any(
+            each in self._working or self._waiting.get(each) for each in self._like[card]
+        )
 
     def leave(
         self, card: Card, unfinished: Iterable[CaseOfSuite], *, may_pass: bool
@@ -226,7 +229,6 @@ class _Sharing:
             heirs = [each for each in self._like[card] if each in self._waiting and may_pass]
             for heir, cases in assign(left, heirs).items() if heirs else ():
                 self._waiting[heir] += cases
-                self._working.update([heir] if cases else [])
             self._changed.notify_all()
             return left, heirs
 
