@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import importlib.util
@@ -22,10 +21,8 @@ import inspect
 import io
 import json
 import os
-import platform
 import resource
 import runpy
-import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.system import supervisor
+from harness.system.template import CAN_FORK, fork_beside
 from tests.forked_command import NO_BYTECODE, SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,9 +50,6 @@ PROGRAMS = (
 """No plugin of asv: what one defines is in force once it is imported."""
 _LATER = ("harness.device.backends.null", "numpy.random", "psutil")
 """What most workers import once they need it. What is larger makes each fork dearer than it saves."""
-_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
-"""The number of the system call, or None on a machine where processes are started as they are for users."""
-_CLONE_PARENT = 0x8000
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """Variables with which what the server imports starts no thread: a fork has one alone."""
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
@@ -124,7 +119,7 @@ class ForkServer:
 
     def can_fork(self, command: Any, env: Mapping[str, str], cwd: str) -> bool:
         """Whether it is a program or a worker of ours, as this environment would have it started."""
-        if _CLONE is None or isinstance(command, str) or command[0] != sys.executable:
+        if not CAN_FORK or isinstance(command, str) or command[0] != sys.executable:
             return False
         command = _unsupervised(command)
         name = command[2] if command[1] == "-m" else command[1].removeprefix("-m")
@@ -209,7 +204,7 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        if not (pid := _fork_beside() if beside else os.fork()):
+        if not (pid := fork_beside() if beside else os.fork()):
             _become(cwd, env, files)
             if command[-1] in WORKERS:
                 _forget_others()
@@ -219,18 +214,6 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
         for file in files:
             os.close(file)
         server.send(str(pid).encode())
-
-
-def _fork_beside() -> int:
-    """Do as os.fork does, but make a child of this process's parent."""
-    python = ctypes.pythonapi
-    python.PyOS_BeforeFork()
-    pid = ctypes.PyDLL(None).syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid:
-        python.PyOS_AfterFork_Parent()
-    else:
-        python.PyOS_AfterFork_Child()
-    return int(pid)
 
 
 def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:

@@ -14,7 +14,7 @@ from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from harness.system.process import Failed
-from tests.support import Recorder, statuses
+from tests.support import Recorder, statuses, write_files
 
 
 @pytest.fixture(autouse=True)
@@ -78,14 +78,20 @@ def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim):
         assert not session._ahead
 
 
-def test_a_check_asks_the_process_that_found_the_device_first(project, opened, monkeypatch):
-    ask, asked = WorkerProcess.ask, []
+@pytest.fixture
+def asked(monkeypatch):
+    """The names of requests, each with the worker that was asked, in order."""
+    ask, found = WorkerProcess.ask, []
 
     def watched(worker, request, *given):
-        asked.append((type(request).__name__, worker))
+        found.append((type(request).__name__, worker))
         return ask(worker, request, *given)
 
     monkeypatch.setattr(WorkerProcess, "ask", watched)
+    return found
+
+
+def test_a_check_asks_the_process_that_found_the_device_first(project, opened, asked):
     loaded = load(project.suite)
     planned = plan(loaded.suite, (), (), quick=True)
     with Session(loaded, SessionSettings(device="null", measure=None), Recorder()) as session:
@@ -103,3 +109,49 @@ def test_a_check_asks_the_process_that_found_the_device_first(project, opened, m
     assert all(len(workers) == 1 for workers in alone.values())
     assert len({next(iter(workers)) for workers in alone.values()}) == len(alone)
     assert all(worker.has_ended() for worker in opened)
+
+
+def test_a_session_that_runs_case_by_case_asks_its_builder_once(project):
+    loaded = load(project.suite)
+    with Session(loaded, SessionSettings(device="null", measure=None), Recorder()) as session:
+        assert not session.run([]).rows  # as where the device can run none of the cases
+        rows = [row for each in plan(loaded.suite, (), (), quick=True) for row in session.run([each]).rows]
+    assert len(rows) > 1
+    assert {status for _, status, _ in statuses(rows)} == {"not-built"}
+
+
+FUNCTIONS = """\
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def double(case, stream):
+    def call(x, y, n):
+        y[:] = 2 * x
+
+    return call
+
+
+kernels = [Kernel(name, {"cpu": HostFunction(double)}) for name in ("one", "two")]
+suite = Suite("twice", Twice(), kernels, headline="GB/s")
+"""
+
+
+@pytest.mark.parametrize("names", [("one",), ("one", "two")], ids=" and ".join)
+def test_no_function_is_verified_where_that_of_another_kernel_has_run(tmp_path, asked, names):
+    write_files(tmp_path, {"twice/suite.py": FUNCTIONS})
+    loaded = load(tmp_path / "twice")
+    with Session(loaded, SessionSettings(device="cpu:0", measure=None), Recorder()) as session:
+        rows = session.run(plan(loaded.suite, names, ())).rows
+        builder = session.builder
+    assert [status for _, status, _ in statuses(rows)] == ["verified"] * len(names), rows
+    first = next(worker for name, worker in asked if name == "Measure")
+    assert (first is builder) == (len(names) == 1)

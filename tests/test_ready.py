@@ -62,6 +62,12 @@ def test_no_two_forks_have_the_same_random_numbers(begin):
     assert first[1] != second[1]
 
 
+def test_forks_have_places_of_memory_of_their_own(begin):
+    begin("import numpy", "numpy.empty(2**24).ctypes.data")
+    places = {told for _, told, _ in (told_by() for _ in range(3))}
+    assert len(places) == 3
+
+
 def test_a_fork_has_the_threads_of_blas_though_the_template_has_none(begin, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     told = "(numpy.ones((600, 600)) @ numpy.ones((600, 600)))[0, 0], len(os.listdir('/proc/self/task'))"
@@ -86,7 +92,8 @@ def test_the_template_outlives_its_forks_and_they_outlive_it(begin):
         assert "does not answer" in why
 
 
-def test_a_fork_can_be_ended_before_it_has_begun(begin):
+def test_a_fork_can_be_ended_before_it_has_begun(begin, monkeypatch):
+    monkeypatch.setattr(process, "kill_descendants", lambda pid: pytest.fail("it went on"))
     begin()
     assert told_by()[0]
     for _ in range(50):

@@ -18,7 +18,7 @@ from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
 from harness.suite.kernel import Kernel
-from harness.suite.loader import LoadedSuite
+from harness.suite.loader import LoadedSuite, is_plain
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.process import Failed, failure
@@ -71,6 +71,7 @@ class Session(DeviceSession):
         )
         self.loaded = loaded
         self.settings = settings
+        self._has_built = False
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. One that fails, crashes or hangs costs its own row only.
@@ -96,8 +97,12 @@ class Session(DeviceSession):
         return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem, wall_s)
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
-        """Compile everything side by side, in the process that found the device."""
+        """Compile everything side by side, in the process that found the device: once a session."""
+        if self._has_built:
+            return
+        self._has_built = True
         wanted = [planned for planned in plan if unfit(planned, self.device) is None]
+        self.wanted = len({each.kernel.name for each in wanted})
         if self.settings.measure is not None:
             libraries = map(self._library, wanted)
             wanted += [each for each in libraries if each and unfit(each, self.device) is None]
@@ -105,19 +110,24 @@ class Session(DeviceSession):
         self.stage("build")
         # The case timeout for each turn that the compilers take, a core each.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
-        self.wanted = len({each.kernel.name for each in plan})
         if self._timed:
             self.open_ahead()
         try:
             self.builder.ask(BuildAll(cases=cases), self.settings.timeout_s * max(1, turns))
-            if not self._timed:
+            if self._may_keep_builder(wanted):
                 self.keep_builder()
         except WorkerError:
             pass  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
-            if self._timed:
+            if not self._may_keep_builder(wanted):
                 self.builder.kill()
             self.wall_time.enter("judge")
+
+    def _may_keep_builder(self, built: Sequence[PlannedCase]) -> bool:
+        """Tell whether a kernel can be verified where all were built: no code of another has run there."""
+        kernels = {each.kernel.name: each.kernel for each in built}.values()
+        backend = self.device.backend
+        return not self._timed and (len(kernels) == 1 or all(is_plain(each, backend) for each in kernels))
 
     def _describe(self) -> Run:
         measure = self.settings.measure

@@ -125,8 +125,12 @@ def _place(error: BaseException, file: Path) -> str:
 
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
     """Return a context in which to call a function of the suite's own that makes a kernel."""
-    plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
-    return contextlib.nullcontext() if plain else importing_from(suite.root)
+    return contextlib.nullcontext() if is_plain(kernel, backend) else importing_from(suite.root)
+
+
+def is_plain(kernel: Kernel, backend: str) -> bool:
+    """Tell whether a kernel is made of text alone, by no function of the suite's own."""
+    return isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
 
 
 @dataclass(frozen=True)

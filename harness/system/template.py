@@ -1,9 +1,9 @@
 """A process that has imported what others need and forks itself: ``python -m harness.system.template``.
 
 It runs no code of a suite and opens no device, so its forks are as fresh as processes that Python starts:
-each has its own context on a card, its own places of memory there, and its own random numbers. A fork is a
-child of the process that asked for it, and gets a supervisor of its own. It lives when the template ends, and
-the template lives when the fork ends.
+each has its own context on a card, its own random numbers, and its own places of what it maps later. A fork
+is a child of the process that asked for it, and gets a supervisor of its own. It lives when the template
+ends, and the template lives when the fork ends.
 
 Only the thread that forks goes on in a fork. So the template makes none while it has a second thread, nor
 with a device open. BLAS ends its threads when its process forks, and starts them again when they are needed.
@@ -11,12 +11,15 @@ with a device open. BLAS ends its threads when its process forks, and starts the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
+import mmap
 import os
 import platform
 import resource
+import secrets
 import select
 import signal
 import socket
@@ -38,6 +41,11 @@ FILES = 4
 _CLONE = {"x86_64": 56, "aarch64": 220}
 """Number of the system call that starts a process, by machine."""
 _CLONE_PARENT = 0x8000
+_MAP_NORESERVE = 0x4000
+_MOST_PLACES = 2**22
+"""Number of places that a fork's memory may begin at, a page apart."""
+_room: list[mmap.mmap] = []
+"""Address space that a fork leaves free."""
 _PARENT_GLANCE_S = 1.0
 """Time between two looks whether the process still lives that asks for forks."""
 
@@ -103,7 +111,7 @@ def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
     gc.freeze()  # a fork that looks for garbage would copy each page that it looks at
     if reason := _unfit():
         return Forked(why=reason)
-    pid = _fork_beside()
+    pid = fork_beside()
     if pid < 0:
         return Forked(why="this system makes no process beside another")
     if pid:
@@ -130,7 +138,7 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names are all that is wanted
 
 
-def _fork_beside() -> int:
+def fork_beside() -> int:
     """Do as os.fork does, but make a child of this process's parent; return -1 where that fails.
 
     Python's own fork has no such flag, and the C library's none either.
@@ -163,6 +171,7 @@ def become(received: _Received) -> None:
     supervisor.supervise(control)  # a fork of the C library's, which knows its own number
     gc.enable()
     _seed()
+    _scatter()
 
 
 def _moved(file: int) -> int:
@@ -178,6 +187,13 @@ def _seed() -> None:
     """Give NumPy's random numbers another seed, as Python's own have it in each fork."""
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()
+
+
+def _scatter() -> None:
+    """Have what is mapped from now on lie elsewhere than in other forks: drivers, contexts and arrays."""
+    size_bytes = secrets.randbelow(_MOST_PLACES) * mmap.PAGESIZE + mmap.PAGESIZE
+    with contextlib.suppress(OSError):  # such as under a limit of address space
+        _room.append(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | _MAP_NORESERVE, prot=0))
 
 
 def main() -> int:
