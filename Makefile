@@ -9,13 +9,14 @@ DEMO_READY := $(VENV)/.demo-ready
 # Four processes run the tests: what one has compiled the others are to find.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo quick-look test quick lint types unit asv nearest bench requirements clean
+.PHONY: help demo docs quick-look test quick lint types unit asv nearest bench requirements clean
 
 help:
 	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 2 to 10 minutes"
 	@echo "            ('harness demo' shows recorded measurements in seconds, and needs no clone)"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
 	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
+	@echo "make docs   the documentation as a site with a search, in .docs/index.html"
 	@echo "make bench  how long the command line, the statistics and publishing take, and how well steps are found"
 	@echo "make requirements  resolve anew, by hash, what the workflows install (asks the package index)"
 	@echo "make clean  remove what these made"
@@ -47,6 +48,10 @@ demo: quick-look $(or $(wildcard $(READY)),$(DEMO_READY))
 quick-look:
 	@echo "This measures kernels on this machine: 2 to 10 minutes, and 1 GB of disk the first time."
 	@echo "For a quick look, 'harness demo' shows recorded measurements of an H100 and an H200 in seconds."
+
+docs: $(READY)
+	$(BIN)/sphinx-build -q -W --keep-going -c docs/site . .docs
+	@echo "Open .docs/index.html in a browser."
 
 # mypy keeps one core busy for half a minute: side by side with the tests.
 test: lint
@@ -85,4 +90,4 @@ requirements: $(READY)
 	$(BIN)/python scripts/requirements.py
 
 clean:
-	rm -rf $(VENV) .asv .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) .asv .docs .mypy_cache .pytest_cache .ruff_cache .benchmarks

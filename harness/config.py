@@ -77,6 +77,7 @@ VARIABLES = frozenset(
     {
         *(f"HARNESS_{each.name.upper()}" for each in fields(Config) if each.name not in _NO_VARIABLE),
         "HARNESS_CACHE_DIR",
+        "HARNESS_FRESH_PROCESSES",
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
         "HARNESS_SUITE_SOCKET",

@@ -104,12 +104,11 @@ def interval(low: float, high: float) -> str:
 
 
 def moved(change: IntervalEstimate, more: str, less: str) -> str:
-    """``1.70 % slower (+1.63 to +1.77 %)``: bounds are in the direction of the word."""
+    """``1.70 % slower (+1.63 to +1.77 %)``, ``1.70 % faster (-1.77 to -1.63 %)``."""
     size = f"{percent(abs(change.effect))} {more if change.effect >= 0 else less}"
     if _is_too_wide(change):
         return f"{size} (no interval can be told)"
-    low, high = (change.low, change.high) if change.effect >= 0 else (-change.high, -change.low)
-    return f"{size} ({interval(low, high)})"
+    return f"{size} ({interval(change.low, change.high)})"
 
 
 def milliseconds(time_ns: float | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.device.backends import nvcc, survey
-from harness.system import process
+from harness.system import process, ready
 from tests import support, toy
 from tests.fork_server import WORKERS, ForkServer
 
@@ -43,6 +43,7 @@ LONG = (
     "test_runner_files",
     "test_whole_way",
     "test_compare_cli",
+    "test_several_cards",
     "test_workflows",
     "test_sweep_cluster",
     "test_identity",
@@ -174,6 +175,8 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path
         "HARNESS_CACHE_DIR": str(shared_cache),
         # Of one process of pytest. Tests run side by side, and what they say of times is not about times.
         "HARNESS_LOCK_DIR": str(tmp_path_factory.mktemp("locks")),
+        # The tests have forks of their own, by `forked_workers`; a template takes longer to start than most.
+        ready.FRESH: "1",
         "PYTEST_ADDOPTS": support.PYTEST_OPTIONS,
         # A temporary folder inside somebody's repository is still no repository.
         "GIT_CEILING_DIRECTORIES": str(tmp_path_factory.getbasetemp().parent),
@@ -226,6 +229,14 @@ def forked_workers(request: pytest.FixtureRequest, own_environment: None) -> Ite
 def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our processes are started as they are for users."""
     monkeypatch.setattr(process, "subprocess", subprocess)
+
+
+@pytest.fixture
+def ready_workers(started_workers: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Our processes are forked as they are for users, once the test has begun the template."""
+    monkeypatch.delenv(ready.FRESH)
+    yield
+    ready.end()
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.device.backends.null import NullDevice, devices
 
 START_NS = 10**9
-T = TypeVar("T")
 
 
 class Clock:
@@ -35,28 +33,17 @@ class RecordingDevice(NullDevice):
         self.host = clock
         self.log: list[str] = []
         self.pending_ns = 0.0
-        self.waited = 0
 
     def enqueue(self, time_ns: float) -> None:
         """Something is enqueued that takes so long."""
         self.pending_ns += time_ns
-
-    def after_wait(self, value: T) -> Callable[[], T]:
-        """What may be read once the device has been waited for."""
-        enqueued_at = self.waited
-
-        def read() -> T:
-            assert self.waited > enqueued_at, "it was read before it was waited for"
-            return value
-
-        return read
 
     def flush_l2(self) -> None:
         self.log.append("F")
         self.enqueue(self.flush_ns)
 
     def synchronize(self) -> None:
+        super().synchronize()
         self.log.append("S")
         self.host.now_ns += self.pending_ns
         self.pending_ns = 0.0
-        self.waited += 1

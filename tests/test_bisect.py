@@ -19,10 +19,9 @@ from harness.errors import ExitCode, HarnessError, Side
 from harness.judgement.case_trial import bare_verdict
 from harness.judgement.statistics.bisection import (
     SURE,
+    Answer,
     Block,
-    Observation,
     beliefs,
-    believed,
     chance_of,
     likeliest,
     questions,
@@ -52,22 +51,23 @@ MS = 100_000_000  # long, so that few launches fill a warm-up
 
 def search(count: int, at: int, broken: Sequence[int] = (), devices: int = 1) -> tuple[int, int, Block]:
     """How many answers and how many rounds it takes where all are clear, and what is found."""
-    answers: list[Observation] = []
+    answers = [Answer(0, count, 1.0, 0.0)]
     asked: Counter[tuple[int, int]] = Counter()
     skipped: set[int] = set()
     for rounds in range(200):
         there = [each for each in range(count + 1) if each not in skipped]
-        likely = beliefs(np.ones(count), answers)
+        [step] = beliefs(np.ones(count), answers).steps()
+        likely = step.likely
         pairs = questions(likely, there, there, skipped, asked, devices)
         if not pairs:
-            return len(answers), rounds, likeliest(likely, there)
+            return len(answers) - 1, rounds, likeliest(likely, there)
         assert len(pairs) <= devices
         for after, upto in pairs:
             if not_built := {after, upto} & set(broken):
                 skipped |= not_built
             else:
                 asked[after, upto] += 1
-                answers.append(Observation(after, upto, 1.0 if after < at <= upto else 0.0))
+                answers.append(Answer(after, upto, 1.0 if after < at <= upto else 0.0, 0.0))
     raise AssertionError("it asks on and on")
 
 
@@ -93,15 +93,16 @@ def test_what_cannot_be_measured_leaves_a_range_and_costs_little_elsewhere():
 
 
 def test_a_wrong_answer_is_overruled():
-    answers = [Observation(0, 50, 0.0)]  # and it is 50 that made the change
+    answers = [Answer(0, 100, 1.0, 0.0), Answer(0, 50, 0.0, 0.0)]  # and it is 50 that made the change
     asked = Counter({(0, 50): 1})
     there = list(range(101))
-    while pairs := questions(beliefs(np.ones(100), answers), there, there, (), asked):
+    while pairs := questions(beliefs(np.ones(100), answers).steps()[0].likely, there, there, (), asked):
         for pair in pairs:
             asked[pair] += 1
-            answers.append(Observation(*pair, 1.0 if pair[0] < 50 <= pair[1] else 0.0))
-    found = likeliest(beliefs(np.ones(100), answers), there)
-    assert (found.after, found.upto, found.mass >= SURE) == (49, 50, True)
+            answers.append(Answer(*pair, 1.0 if pair[0] < 50 <= pair[1] else 0.0, 0.0))
+    found = beliefs(np.ones(100), answers)
+    assert found.holds(49, 50) >= SURE
+    assert found.holds(0, 49) < 1 - SURE
 
 
 def test_an_answer_is_as_sure_as_its_interval():
@@ -113,16 +114,6 @@ def test_an_answer_is_as_sure_as_its_interval():
     assert chance_of(0.0, -0.001, 0.001, -whole, 3.3) < 0.001
     assert 0.5 < chance_of(0.2, -0.2, 0.6, whole, 3.3) < 0.7  # far off, and so are both: it tells little
     assert chance_of(0.02, 0.02, 0.02, whole, 3.3) == 1
-
-
-def test_what_is_just_what_an_end_is_is_hardly_wrong():
-    usual = 0.999
-    assert believed(0.0199, 0.0201, 0.02) > 0.99998
-    assert believed(-0.0001, 0.0001, 0.02) > 0.99998
-    assert believed(0.0099, 0.0101, 0.02) == usual  # half of the change is what neither end is
-    assert believed(0.0, 0.06, 0.02) == usual  # anything would have been in so wide an interval
-    assert believed(-0.0001, 0.0001, 0) == usual
-    assert beliefs(np.ones(2), [Observation(0, 1, 1.0, 0.99999)])[0] == pytest.approx(0.99999)
 
 
 def test_suspects_are_the_fewest_that_will_do():
@@ -240,15 +231,16 @@ def test_a_hundred_commits_take_eight_comparisons_with_the_ends():
         found, devices = searched(rising(100, (at, 0.02)))
         assert (numbers(found), found.outcome) == ([at], "found")
         assert len(devices.asked) == found.comparisons <= 8
-        assert found.step is not None
-        assert (found.step.position, found.step.against.hash) == (at, f"{at - 1:040}")
-        assert found.step.effect is not None
-        assert found.step.effect.low < 0.02 < found.step.effect.high
-        assert found.step.derived == ((f"{at - 1:040}", f"{at:040}") not in devices.asked)
+        comparison = found.steps[0].comparison
+        assert comparison is not None
+        assert (comparison.position, comparison.against.hash) == (at, f"{at - 1:040}")
+        assert comparison.effect is not None
+        assert comparison.effect.low < 0.02 < comparison.effect.high
+        assert comparison.derived == ((f"{at - 1:040}", f"{at:040}") not in devices.asked)
     noisy, devices = searched(rising(100, (9, 0.02)), noise=0.004)
     assert numbers(noisy) == [9]
-    assert noisy.step is not None
-    assert not noisy.step.derived
+    assert noisy.steps[0].comparison is not None
+    assert not noisy.steps[0].comparison.derived
     assert (f"{8:040}", f"{9:040}") in devices.asked
 
 
@@ -264,18 +256,48 @@ def test_a_commit_that_seems_to_touch_nothing_is_found_all_the_same():
     assert len(devices.asked) <= 4
 
 
-def test_several_steps_are_told():
-    """Of a change that came twice one is found; of one that crept in, that it is no commit's alone."""
-    twice, _ = searched([1.2 if 10 <= number < 20 or number >= 35 else 1 for number in range(41)])
-    assert numbers(twice) in ([10], [35])
-    creeping, devices = searched([1 + 0.001 * number for number in range(201)])
-    assert (creeping.outcome, creeping.sure) == ("range", 0)
-    assert {99, 100, 101} <= set(numbers(creeping))
-    assert "No commit alone" in creeping.notes[0]
-    assert len(devices.asked) <= 20
-    parts, _ = searched(rising(20, (5, 0.03), (15, 0.07)))
-    assert numbers(parts) == [15]
-    assert "in all: other commits have a part in it" in parts.notes[0]
+def steps(result: BisectResult) -> list[tuple[int, float]]:
+    """Return the commit and the size of each step that was found."""
+    assert result.outcome == "found"
+    assert result.sure >= SURE
+    return [(int(commit.hash), round(step.change, 2)) for step in result.steps for commit in step.suspects]
+
+
+@pytest.mark.parametrize("noise", [0.0003, 0.008])
+def test_both_of_two_steps_are_found(noise):
+    result, devices = searched(rising(70, (21, 0.1), (52, 0.1)), noise=noise)
+    assert [at for at, _ in steps(result)] == [21, 52]
+    assert "part" in {looked.side for looked in result.looked}
+    assert len(devices.asked) <= 16
+    assert result.notes == ()
+
+
+def test_a_step_that_is_half_undone_is_found_with_what_undid_it():
+    result, _ = searched(rising(60, (20, 0.2), (43, -0.1)))
+    assert steps(result) == [(20, 0.2), (43, -0.08)]
+
+
+def test_a_change_that_went_and_came_again_is_the_last_one():
+    result, _ = searched([1.2 if 10 <= number < 20 or number >= 35 else 1 for number in range(41)])
+    assert steps(result) == [(35, 0.2)]
+
+
+@pytest.mark.parametrize("commits", [12, 60, 200])
+def test_a_creep_accuses_no_commit(commits):
+    result, devices = searched([1.002**number for number in range(commits + 1)])
+    assert (result.outcome, result.suspects) == ("creep", ())
+    assert result.sure >= SURE
+    assert result.largest_share is not None
+    assert result.largest_share < 0.4  # four commits or more
+    assert len(devices.asked) <= 8
+
+
+def test_small_steps_beside_a_large_one_are_told_of():
+    """A fifth of the change crept in."""
+    levels = [1 + 0.0002 * number + 0.04 * (number >= 23) for number in range(51)]
+    result, _ = searched(levels)
+    assert [at for at, _ in steps(result)] == [23]
+    assert "in all: other commits have a part in it" in result.notes[0]
 
 
 def test_an_interrupted_one_goes_on_where_it_was(tmp_path):
@@ -298,7 +320,7 @@ def test_what_two_ends_are_called_is_remembered_by_its_limits_alone(tmp_path):
     levels = rising(20, (5, 0.03), (15, 0.07))
     assert searched(levels, results=tmp_path, margin=0.2)[0].outcome == "nothing"
     whole, _ = searched(levels, results=tmp_path)
-    assert numbers(whole) == [15]
+    assert numbers(whole) == [5, 15]
     between = next(looked for looked in whole.looked if looked.position == 10)
     assert between.reason == "within-tolerance"
     part, devices = searched(levels[:11], results=tmp_path)
@@ -325,8 +347,9 @@ def test_a_commit_may_fail_as_a_base_alone():
     levels[17] = None
     found, _ = searched(levels, hidden={16, 17})
     assert numbers(found) == [18]
-    assert found.step is not None
-    assert found.step.against.hash == f"{16:040}"
+    [step] = found.steps
+    assert step.comparison is not None
+    assert step.comparison.against.hash == f"{16:040}"
 
 
 # Histories.
@@ -378,7 +401,7 @@ def step(count: int, at: int, effect: float = 0.02, broken: Sequence[int] = ()) 
 class Bisected(Done):
     @property
     def suspects(self) -> list[str]:
-        return [suspect["subject"] for suspect in self.json["suspects"]]
+        return [suspect["subject"] for step in self.json["steps"] for suspect in step["suspects"]]
 
     @property
     def sides(self) -> dict[str, str]:
@@ -410,8 +433,9 @@ def test_the_commit_among_a_hundred(bisect, tmp_path):
     found = done.json
     assert done.suspects == ["Change 98"]
     assert found["sure"] >= SURE
-    assert found["step"]["against"]["subject"] == "Change 97"
-    assert found["step"]["effect"]["low"] <= 0.02 <= found["step"]["effect"]["high"]
+    comparison = found["steps"][0]["comparison"]
+    assert comparison["against"]["subject"] == "Change 97"
+    assert comparison["effect"]["low"] <= 0.02 <= comparison["effect"]["high"]
     assert found["comparisons"] <= 8
     assert (found["commits"], found["touching"]) == (100, 100)
     assert found["gpu_s"] > 0
@@ -420,7 +444,7 @@ def test_the_commit_among_a_hundred(bisect, tmp_path):
 def test_what_does_not_build_is_left_as_suspects(bisect, tmp_path):
     done = bisect(history(tmp_path / "broken", step(9, 5, broken=range(4, 7))), text=True)
     assert done.status == ExitCode.INCONCLUSIVE, done.err
-    assert "One of 4 commits made toy.plain@64 slower, 99." in done.out
+    assert "At least one of 4 commits made toy.plain@64 slower, 99." in done.out
     assert "Change 5 (An Author)" in done.out
     assert "right before: 2.00 % slower" in done.out
     assert "build-failed: toy.plain does not compile." in done.out
@@ -451,8 +475,24 @@ def test_commits_that_touch_nothing_of_the_suite_are_not_asked_for(bisect, tmp_p
     assert done.status == ExitCode.FINE, done.err
     assert done.suspects == ["Change 10"]  # an improvement
     assert done.json["touching"] == 2
-    assert done.json["step"]["effect"]["effect"] == pytest.approx(-0.1, rel=0.01)
-    assert done.json["step"]["against"]["subject"] == "Change 9"
+    comparison = done.json["steps"][0]["comparison"]
+    assert comparison["effect"]["effect"] == pytest.approx(-0.1, rel=0.01)
+    assert comparison["against"]["subject"] == "Change 9"
+
+
+def test_two_steps_and_a_creep_in_words(bisect, tmp_path):
+    levels = [1 + 0.1 * (at >= 4) + 0.1 * (at >= 9) for at in range(1, 13)]
+    done = bisect(
+        history(tmp_path / "two", [source(at, MS * each) for at, each in enumerate(levels)]), text=True
+    )
+    assert done.status == ExitCode.FINE, done.err
+    assert "At least 2 commits changed toy.plain@64, in all 20.0 % slower" in done.out
+    assert "made it 10.0 % slower, 99." in done.out
+    crept = [source(at, MS * 1.002**at) for at in range(1, 41)]
+    done = bisect(history(tmp_path / "creep", crept), text=True)
+    assert done.status == ExitCode.INCONCLUSIVE, done.err
+    assert "A creep, no single commit: toy.plain@64 became 8.32 % slower" in done.out
+    assert "That is +0.20 % a commit. No commit made more than" in done.out
 
 
 def test_ends_that_do_not_differ(bisect, tmp_path):

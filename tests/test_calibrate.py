@@ -372,7 +372,9 @@ def result_of(known: Calibration = KNOWN, **given: Any) -> CalibrationResult:
         for level in (0.005, 0.01)
         for status in ("regression", "inconclusive", "inconclusive")
     ]
-    made = CalibrationResult(replace(known, cases=cases), tuple(same), tuple(planted), ("wmma: no.",), None)
+    known = replace(known, cases=cases)
+    (device,) = devices()
+    made = CalibrationResult(device, known, tuple(same), tuple(planted), ("wmma: no.",), None)
     return replace(made, **given)
 
 
@@ -406,7 +408,7 @@ def test_nothing_judged_has_no_rate(capsys):
 
 def test_as_json():
     told = as_json(result_of())
-    names = "calibration", "false_alarm_bound", "same", "planted", "left_out", "complete", "path"
+    names = "device", "calibration", "false_alarm_bound", "same", "planted", "left_out", "complete", "path"
     assert set(told) == set(names)
     assert 1 / 40 < told["false_alarm_bound"] < 0.2
     assert told["planted"][0]["level"] == 0.005

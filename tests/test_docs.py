@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -217,6 +218,21 @@ def test_every_link_leads_somewhere(page):
         assert target.exists(), f"{page.name} links to {path}, which is not there"
         if anchor:
             assert anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
+
+
+def test_the_site_is_written_without_a_warning(tmp_path):
+    """Each page is read, each link between pages leads somewhere, and every command has its options."""
+    site = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site"]
+    done = subprocess.run(
+        [*site, "-d", str(tmp_path / "read"), ".", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = (tmp_path / "site/docs/site/command-line.html").read_text(encoding="utf-8")
+    assert all(f'id="harness-{name}"' in told for name in COMMANDS)
 
 
 def test_every_page_is_linked_from_the_index():

@@ -780,9 +780,9 @@ def test_the_id_of_a_change_stays_when_more_commits_come():
             SLOWER,
             {},
             FLAT,
-            ("8.00 % slower", "cycles changed by +8.69 %: the code."),
+            ("8.69 % slower", "cycles changed by +8.69 %: the code."),
         ),
-        (step(92, 100), {}, FLAT, ("8.70 % faster", "cycles changed by -8.00 %")),
+        (step(92, 100), {}, FLAT, ("8.00 % faster", "cycles changed by -8.00 %")),
         (SLOWER, {}, CLOCKS, ("slower", "the SM clock moved and cycles did not: the card, not the code.")),
         (
             SLOWER,
@@ -815,6 +815,14 @@ def test_a_change_in_words(values, others, beside, words):
 def test_a_change_in_words_tells_the_build_too():
     series = made(noisy(SLOWER), sm_clock_mhz=told(1980, 1980), registers=step(40, 64))
     assert sentence(only(series), series.case).endswith(": the code. Registers 40 → 64.")
+
+
+def test_levels_of_newest_figures_lie_among_their_points():
+    values = np.append(noisy(np.full(40, 10.0)), [4.0, 0.4])
+    found = analysed(made(values)).unjudged
+    assert found
+    assert (found.before, found.after) == (pytest.approx(10, rel=0.02), pytest.approx(2.2))
+    assert found.effect == pytest.approx(found.after / found.before - 1)
 
 
 def test_newest_figures_among_zeros_are_of_the_others():

@@ -520,7 +520,9 @@ def test_what_was_fixed_names_what_fixed_it(harness, made):
     assert (fall["state"], fall["fixed_by"]) == ("fixed", rise["id"])
     assert (rise["kind"], rise["state"]) == ("improvement", "")
     terminal = harness("history").out
-    assert re.search(r"^fixed +[0-9a-f]{10} -\d+\.\d+ % matmul.naive@1024 on 1 card$", terminal, re.MULTILINE)
+    assert re.search(
+        r"^fixed +[0-9a-f]{10} \+\d+\.\d+ % matmul.naive@1024 on 1 card$", terminal, re.MULTILINE
+    )
     assert re.search(r"^fixed  .*[0-9a-f]{10} *$", harness("history", "--all").out, re.MULTILINE)
 
 
@@ -558,7 +560,7 @@ def test_what_fell_at_the_newest_commit_is_unjudged_and_status_4(harness, made):
     done = harness("history")
     assert done.status == ExitCode.INCONCLUSIVE
     good, bad = written.commits[58][:10], written.commits[59][:10]
-    assert re.search(rf"^Too early to judge\nunjudged +~-(49|50).+ %  {bad} ", done.out, re.MULTILINE)
+    assert re.search(rf"^Too early to judge\nunjudged +~\+(9\d|10\d).* %  {bad} ", done.out, re.MULTILINE)
     assert f"  harness compare {good}..{bad} matmul.naive@1024\n" in done.out
     assert "No regression is open. 1 case became worse too lately to judge." in done.out
     told = harness("history", "--json").json
@@ -631,7 +633,7 @@ def test_a_regression_is_accepted_for_a_reason(harness, shown):
     )
     after = harness("history")
     assert after.status == ExitCode.FINE
-    line = rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on 1 card$"
+    line = rf"^acknowledged +{shown.commits[FALL][:10]} \+.+ {NAIVE} on 1 card$"
     assert re.search(line, after.out, re.MULTILINE)
     told = harness("history", "--all")
     assert 'acknowledged: shared memory, "on purpose" (Grace)' in told.out
@@ -662,7 +664,7 @@ def test_what_is_accepted_no_longer_is_open_again(harness, shown, more):
     harness("history", "--acknowledge", change, "--reason", "for now", "--author", "Ada", *more)
     done = harness("history")
     assert done.status == ExitCode.REGRESSION
-    assert re.search(rf"^expired +-.+\n  {NAIVE}$", done.out, re.MULTILINE)
+    assert re.search(rf"^expired +\+.+\n  {NAIVE}$", done.out, re.MULTILINE)
     assert "expired: for now (Ada)" in done.out
 
 

@@ -93,7 +93,7 @@ def test_it_is_accepted_up_to_its_last_day(expires, state):
 
 @pytest.mark.parametrize(
     ("largest", "state"),
-    [(None, "acknowledged"), (12.0, "acknowledged"), (11, "acknowledged"), (9, "expired")],
+    [(None, "acknowledged"), (12.0, "acknowledged"), (10.5, "expired"), (9, "expired")],
 )
 def test_it_is_accepted_up_to_its_size(largest, state):
     assert states(SLOWER, decision(FALL, largest_percent=largest)) == [state]

@@ -267,7 +267,9 @@ def test_the_null_device_takes_longer_by_the_steps():
     built = device.build(planted(Program("line.one", "one", "void one(int n) {}"), "null"))
     launch = Launch(grid=(1, 1, 1), block=(1, 1, 1))
     array = device.allocate(1000)
-    times = [device.timed(built, launch, [array, np.int32(steps)], 1)() for steps in (0, 1000, 10_000)]
+    timings = [device.timed(built, launch, [array, np.int32(steps)], 1) for steps in (0, 1000, 10_000)]
+    device.synchronize()
+    times = [timing() for timing in timings]
     assert times[0] > 0
     ratios = [time / times[0] - 1 for time in times[1:]]
     assert ratios[1] == pytest.approx(10 * ratios[0])

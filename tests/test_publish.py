@@ -38,6 +38,7 @@ from harness.report.site.documents import (
 )
 from harness.report.site.publishing import FOLDER, publish_pages
 from tests import synthetic_history as synthetic
+from tests.histories import series_case
 from tests.support import caller, git, run_command
 from tests.synthetic_history import (
     CARDS,
@@ -338,7 +339,7 @@ def test_other_names_become_different_file_names_without_places_in_them():
 
 
 def event(**told):
-    worst = {"id": "0123456789", "card": 0, "case": 0, "effect": -0.1, "sentence": "10.0 % slower."}
+    worst = {"id": "0123456789", "card": 0, "case": 0, "effect": -0.1, "sentence": "11.1 % slower."}
     suspect = {"hash": "ab" * 20, "subject": "a subject", "author": "Ada", "time": 1_700_000_000}
     known = {
         "id": "abcdef0123",
@@ -358,7 +359,8 @@ def event(**told):
 
 
 def feed_of(events, cards=(("h200", "NVIDIA H200"),), cases=(NAIVE,), project="p"):
-    return ET.fromstring(atom(events, cards, cases, project, "2026-06-01T00:00:00+00:00"))
+    told = [series_case(name) for name in cases]
+    return ET.fromstring(atom(events, cards, told, project, "2026-06-01T00:00:00+00:00"))
 
 
 def said(element, name):
@@ -373,14 +375,14 @@ def test_an_entry_leads_to_its_change_on_its_card():
     place = urlsplit(link.get("href"))
     assert place.path == "case.html"
     assert parse_qs(place.fragment) == {"card": ["h200-ab"], "case": [case], "change": ["0123456789"]}
-    assert said(entry, "title") == f"regression (new): {case} on H -10.0 %"
+    assert said(entry, "title") == f"regression (new): {case} on H +11.1 %"
     assert said(entry, "updated") == "2023-11-14T22:13:20+00:00"
-    assert said(entry, "summary") == "10.0 % slower. ababababab a subject (Ada)"
+    assert said(entry, "summary") == "11.1 % slower. ababababab a subject (Ada)"
 
 
 def test_an_entry_says_how_many_changes_and_commits_there_are_and_that_some_are_unjudged():
     [entry] = feed_of([event(state="unjudged", changes=4, cards=[0, 1], commits=3)]).findall(f"{ATOM}entry")
-    assert said(entry, "title") == f"unjudged: {NAIVE} on NVIDIA H200 -10.0 %, and 3 more on 2 cards"
+    assert said(entry, "title") == f"unjudged: {NAIVE} on NVIDIA H200 +11.1 %, and 3 more on 2 cards"
     assert "One of 3 commits, perhaps ababababab" in said(entry, "summary")
 
 

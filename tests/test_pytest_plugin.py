@@ -529,6 +529,7 @@ def test_a_wrong_marker_ends_the_session_before_any_test(bed, mark, words):
             "--perf-fail-on nosuch: there is no such",
         ),
         (["--perf-base=HEAD", "--benchmark-disable"], "--perf-base compares times"),
+        (["--perf-gpus=0", "--perf-base=HEAD"], "--perf-gpus and --perf-device each say where to work"),
         (["--perf-base=nosuch"], "No commit named 'nosuch'"),
         (["--perf-base="], "No commit named ''"),
         (["--perf-base=--output=/dev/null"], "No commit named '--output=/dev/null'"),
@@ -712,6 +713,55 @@ def test_what_is_not_asked_for_is_not_gone(bed):
 GATED = {
     **only("slower", "faster", "changed", "untouched", "gone", "fresh", "build_head", "build_base", "unfit")
 }
+
+
+CARDS = ({"uuid": "NULL-a"}, {"uuid": "NULL-b"})
+TWO = "--perf-gpus=null:0,null:1"
+
+
+def test_like_cards_share_a_comparison(bed):
+    bed.two_commits(GATED)
+    bed.script({"cards": CARDS})
+    done = bed.run("--perf-base=HEAD~1", "--perf-gate", TWO, "-Werror", device=None)
+    done.assert_outcomes(failed=4, passed=5, skipped=7)
+    assert {label.partition("@")[0] for label in failures(done)} == {
+        "toy.slower",
+        "toy.gone",
+        "toy.build_head",
+        "toy.build_base",
+    }
+    records = [read_comparison(path) for path in bed.root.glob("results/*/*.jsonl")]
+    assert sorted(record.comparison.device.uuid or "" for record in records) == ["NULL-a", "NULL-b"]
+    cases = [verdict.case for record in records for verdict in record.verdicts]
+    assert len(cases) == len(set(cases)) == len(GATED) - 1, "one does not fit this device"
+
+
+def test_a_lost_card_costs_no_test_its_verdict(bed):
+    bed.two_commits({f"k{number}": KERNELS["changed"] for number in range(6)})
+    lost = {f"toy.k{number}": {"fault": "lost"} for number in range(6)}
+    bed.script({"cards": (CARDS[0], CARDS[1] | lost)})
+    done = bed.run("--perf-base=HEAD~1", "--perf-gate", TWO, device=None)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert [sentence.partition(":")[0] for sentence in failures(done).values()] == ["crashed"]
+    assert "5 unchanged" in told(done)
+    assert "were measured on null:0 instead" in told(done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([TWO, "--perf-base=HEAD"], "names unlike cards, and a test has one verdict"),
+        ([TWO], "--perf-gpus shares out the comparison of --perf-base"),
+        (["--perf-gpus=what:0", "--perf-base=HEAD"], "--perf-gpus: Unknown device 'what:0'"),
+    ],
+    ids=["unlike", "no base", "unknown"],
+)
+def test_cards_that_make_no_sense_end_the_session(bed, arguments, words):
+    bed.toy()
+    bed.script({"cards": (CARDS[0], {"name": "other"})})
+    done = bed.run(*arguments, device=None)
+    assert words in told(done)
+    assert done.ret != pytest.ExitCode.OK
 
 
 def test_the_gate_fails_and_names_each_kernel(beds):

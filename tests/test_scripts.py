@@ -795,7 +795,7 @@ def test_a_bisection_finds_the_commit_that_slowed_a_call(harness, tmp_path):
     given = ("bench.relu[]", "HEAD~4", "HEAD", "--script", RUN, "--json")
     done = harness("bisect", *given, cwd=repository)
     assert done.status == ExitCode.FINE
-    assert [each["subject"] for each in done.json["suspects"]] == [
+    assert [each["subject"] for step in done.json["steps"] for each in step["suspects"]] == [
         git(repository, "log", "-1", "--format=%s", "HEAD~1").strip()
     ]
 

@@ -52,7 +52,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
     "slower": ({}, f"{SLOWER_BY} The code: 13.1 % more cycles."),
     "faster": (
         {"status": "improvement", "reason": "faster-in-time", "time": change(-2.0), "cycles": change(-2.1)},
-        "2.00 % faster (+1.93 to +2.07 %) in 2 processes. The code: 2.10 % fewer cycles.",
+        "2.00 % faster (-2.07 to -1.93 %) in 2 processes. The code: 2.10 % fewer cycles.",
     ),
     "cycles": (
         {"reason": "slower-in-cycles", "time": change(0.11)},

@@ -19,7 +19,8 @@ from harness.errors import BuildError, WorkerError
 from harness.measure import protocol
 from harness.measure.protocol import SideName
 from harness.measure.quads import PairSettings, Turn
-from harness.run.two_workers import PairsAhead, TurnPair, most_ahead
+from harness.run.device_session import most_ahead
+from harness.run.two_workers import PairsAhead, TurnPair
 from harness.system.process import Failed, failure
 from tests.pairs import opened_worker
 from tests.support import write_files

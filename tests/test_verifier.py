@@ -16,6 +16,7 @@ from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.measure import verifier, verify
 from harness.measure.buffers import Buffers
+from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import Subject
 from harness.measure.verifier import Checker, Rotation, SkippedWorkError, WrongWhenTimedError, emulator
 from harness.records.types import Launch
@@ -131,8 +132,10 @@ def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong)
             data.finish([subject], 1)
 
 
+@pytest.mark.parametrize("digests_are_fast", [False, True])
 @pytest.mark.parametrize("wrong_at", [1, 2, None])
-def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
+def test_each_of_two_launches_is_verified(tmp_path, monkeypatch, wrong_at, digests_are_fast):
+    monkeypatch.setattr(MemoryDigests, "are_fast", digests_are_fast)
     device = NullDevice(devices()[0], {})
     launches: list[None] = []
     suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
@@ -148,6 +151,103 @@ def test_each_of_two_launches_is_verified(tmp_path, wrong_at):
     with Buffers(device, suite.problem, case) as buffers:
         found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
     assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)
+
+
+class Checked:
+    """Kernels that processes of one command check, one after another, where digests are fast as on a GPU."""
+
+    def __init__(self, scratch, monkeypatch):
+        monkeypatch.setattr(MemoryDigests, "are_fast", True)
+        self.scratch, self.compared = scratch, 0
+        compare = Checker._compare
+
+        def counted(*given):
+            self.compared += 1
+            return compare(*given)
+
+        monkeypatch.setattr(Checker, "_compare", counted)
+
+    def check(self, write, read=None):
+        """Check a kernel in a process of its own; returns the verification and how often it was compared."""
+        device, self.compared = NullDevice(devices()[0], {}), 0
+        suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
+        case = suite.case(kernel, {"n": 64})
+
+        def launch(_built, _launch, arguments):
+            write(*arguments[:2])
+
+        device.launch = launch  # type: ignore[method-assign]
+        checker = Checker(device, suite, self.scratch, lambda stage: None)
+        with Buffers(device, suite.problem, case) as buffers:
+            subject = Subject(None, None, buffers.arguments(kernel))  # type: ignore[arg-type]
+            if read:
+                buffers.read = read(buffers, *subject.arguments[:2])  # type: ignore[method-assign]
+            return checker.check(case, buffers, subject, 1), self.compared
+
+
+def copies(x, y):
+    y[:] = x
+
+
+def errs(x, y):
+    y[:] = x
+    y[7] ^= 1
+
+
+def errs_at_its_second_launch():
+    launches: list[None] = []
+
+    def write(x, y):
+        launches.append(None)
+        (errs if len(launches) == 2 else copies)(x, y)
+
+    return write
+
+
+def changes_its_input(x, y):
+    y[:] = x
+    x[0] ^= 1
+
+
+def test_outputs_of_the_same_bits_are_proved_by_their_digest(tmp_path, monkeypatch):
+    checked = Checked(tmp_path, monkeypatch)
+    first = checked.check(copies)
+    assert first[1] == 1
+    assert checked.check(copies) == (first[0], 0)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [errs, errs_at_its_second_launch(), changes_its_input, lambda x, y: None],
+    ids=["wrong", "second launch", "input", "poison"],
+)
+def test_a_kernel_that_behaves_in_the_first_process_alone_is_found(tmp_path, monkeypatch, later):
+    checked = Checked(tmp_path, monkeypatch)
+    assert checked.check(copies)[0].passed
+    assert not checked.check(later)[0].passed
+
+
+def test_wrong_outputs_prove_nothing(tmp_path, monkeypatch):
+    checked = Checked(tmp_path, monkeypatch)
+    assert not checked.check(errs)[0].passed
+    assert not checked.check(errs)[0].passed
+
+
+def test_memory_that_is_right_once_it_is_copied_proves_nothing(tmp_path, monkeypatch):
+    """As where a thread of the kernel's writes late, but for the copy that is compared."""
+    checked = Checked(tmp_path, monkeypatch)
+
+    def in_time_for_the_copy(buffers, x, y):
+        read = buffers.read
+
+        def late(*given, **named):
+            y[:] = x
+            return read(*given, **named)
+
+        return late
+
+    assert checked.check(errs, in_time_for_the_copy)[0].passed
+    assert not checked.check(errs)[0].passed
 
 
 class InBands(Copy):

@@ -50,6 +50,9 @@ COMMANDS = {
     "machine": "Register this machine's device with asv.",
 }
 
+_MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "run", "static", "sweep"})
+"""Commands that start so many processes that a process which has imported what they need saves time."""
+
 
 def echo_json(value: Any) -> None:
     import msgspec
@@ -79,18 +82,21 @@ def tell_failed(sentence: str, log: str) -> None:
 
 
 def tell_wall_time(results: Iterable[Any]) -> None:
-    """Tell on standard error how long the command took so far, and how long each stage of it."""
+    """Tell on standard error how long the command took so far, and its stages, a line for each device."""
     import time
-    from collections import Counter
+    from collections import Counter, defaultdict
 
     import psutil
 
-    total_s, spent_s = time.time() - psutil.Process().create_time(), Counter[str]()
+    total_s = time.time() - psutil.Process().create_time()
+    spent_s: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
-        spent_s.update(result.wall_s)
-    spent_s["other"] = total_s - spent_s.total()  # such as imports, and loading suites
-    told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in spent_s.items())
-    click.echo(f"Wall time {total_s:.2f} s: {told}.", err=True)
+        spent_s[result.device.spec].update(result.wall_s)
+    for spec, stages in spent_s.items():
+        stages["other"] = total_s - stages.total()  # such as imports, and loading suites
+        told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
+        where = f", {spec}" if len(spent_s) > 1 else ""
+        click.echo(f"Wall time {total_s:.2f} s{where}: {told}.", err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
@@ -130,6 +136,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.summaries:
             return None
+        if cmd_name in _MEASURING:
+            from harness.system.process import begin_ready
+
+            begin_ready()
         command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
         return command
 

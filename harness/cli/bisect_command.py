@@ -1,4 +1,4 @@
-"""harness bisect: which commit between two made a case slower or faster."""
+"""harness bisect: the commits between two that made a case slower or faster."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 @script_options.recorded
 @executable_options.build_command
 def command(selection: options.Selection, case: str, good: str | None, bad: str, **given: Any) -> int:
-    """Tell which commit after GOOD, up to BAD, made CASE slower, or faster, and how surely.
+    """Tell which commits after GOOD, up to BAD, made CASE slower, or faster, and how surely.
 
     CASE is one case, such as matmul.naive@1024; BAD defaults to HEAD. GOOD and BAD are compared first. Then
     commits between them are held against GOOD, and the one that is found against its parent. What does not
     build is gone around, and code that is known is not measured again. The id of a change, as history prints
     it, stands for all three.
 
-    Exit status 0 where one commit is found, 3 where something could not be measured, 4 where GOOD and BAD do
-    not differ or several commits are left.
+    Exit status 0 where the commit of every step is found, 3 where something could not be measured, 4 where
+    GOOD and BAD do not differ, several commits are left for a step, or the change crept in.
     """
     from harness.report.terminal import bisections
 
@@ -103,12 +103,17 @@ def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, 
 
 
 def _tell_merge(repository: Path, result: BisectResult) -> None:
-    """Tell how to go on in a branch, where the commit that was found merged one."""
-    merge = result.suspects[0].hash
-    if git.is_commit(repository, f"{merge}^2"):
-        ends = git.merge_base(repository, f"{merge}^1", f"{merge}^2"), git.resolve(repository, f"{merge}^2")
-        case = in_short(result.case)
-        click.echo(f"It is a merge. In its branch: harness bisect {case} {ends[0][:10]} {ends[1][:10]}")
+    """Tell how to go on in the branch of each merge that was found."""
+    case = in_short(result.case)
+    for merge in (commit.hash for commit in result.suspects):
+        if git.is_commit(repository, f"{merge}^2"):
+            base, tip = (
+                git.merge_base(repository, f"{merge}^1", f"{merge}^2"),
+                git.resolve(repository, f"{merge}^2"),
+            )
+            click.echo(
+                f"{merge[:10]} is a merge. In its branch: harness bisect {case} {base[:10]} {tip[:10]}"
+            )
 
 
 def _bisect(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +12,17 @@ from click.core import ParameterSource
 
 from harness.cli import echo_json, executable_options, options, script_options
 from harness.cli.compare_command import repository_of, settings_from
+from harness.cli.on_cards import measure_suites
 from harness.config import Config, load_config
 from harness.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from harness.run.calibrate import CalibrationResult
+    from harness.records.types import DeviceInfo
+    from harness.report.terminal.progress import CompareProgress
+    from harness.run.calibrate import CalibrateSettings, CalibrationResult
+    from harness.run.compare_settings import CompareSettings
+    from harness.suite.loader import LoadedSuite
+    from harness.suite.planning import PlannedCase
 
 
 def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
@@ -25,6 +33,7 @@ def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
 
 
 @click.command("calibrate")
+@options.gpus
 @options.selection
 @_trials("--trials", "against itself", least=1, default=4)
 @_trials("--planted-trials", "with each slowdown planted", least=0, default=1)
@@ -69,25 +78,49 @@ def _of_suites(
 ) -> list[CalibrationResult]:
     """Calibrate with the kernels of suites, one suite after another."""
     from harness.report.terminal.progress import CompareProgress
-    from harness.run.calibrate import CalibrateSettings, calibrate
-    from harness.run.compare import Comparing
-    from harness.suite.planning import plan
+    from harness.run.calibrate import CalibrateSettings
 
     trials, planted = given["trials"], given["planted_trials"]
     chosen = CalibrateSettings(trials=trials, planted_trials=planted, levels=_levels(given["levels"]))
     settings = settings_from(
         config, selection, {**given, "twins": False}, command="calibrate", measure_identical=True, solo_s=0.0
     )
-    finished: list[CalibrationResult] = []
     with CompareProgress() as observer:
-        for loaded, sizes in selection.suites(config):
-            with Comparing(loaded, loaded, settings, observer) as comparing:
-                quick = selection.quick or comparing.device.kind != "gpu"
-                cases = plan(loaded.suite, selection.cases, sizes, quick=quick)
-                finished.append(calibrate(comparing, cases, chosen))
-            if finished[-1].interrupted:
-                break
-    return finished
+        work = _Calibrations(selection.suites(config), selection, settings, chosen)
+        # Each card has a noise of its own, so each card measures all cases.
+        found = measure_suites(work, len(work.suites), selection, settings.device, observer, share=False)
+    return [result for _, result in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Calibrations:
+    """A calibration with the kernels of each suite; see `harness.cli.on_cards.Work`."""
+
+    suites: options.Sized[LoadedSuite]
+    selection: options.Selection
+    settings: CompareSettings
+    chosen: CalibrateSettings
+
+    def planned(self, suite: int, device: DeviceInfo) -> list[PlannedCase]:
+        from harness.suite.planning import plan
+
+        loaded, sizes = self.suites[suite]
+        quick = self.selection.quick or device.kind != "gpu"
+        return plan(loaded.suite, self.selection.cases, sizes, quick=quick)
+
+    def measure(
+        self, suite: int, device: str | None, only: Collection[str] | None, observer: CompareProgress
+    ) -> CalibrationResult:
+        from harness.run.calibrate import calibrate
+        from harness.run.compare import Comparing
+
+        loaded, _ = self.suites[suite]
+        settings = dataclasses.replace(self.settings, device=device)
+        with Comparing(loaded, loaded, settings, observer) as comparing:
+            cases = self.planned(suite, comparing.device)
+            return calibrate(
+                comparing, [each for each in cases if only is None or each.case.id in only], self.chosen
+            )
 
 
 def _shown(finished: Sequence[CalibrationResult], *, as_json: bool) -> ExitCode:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from harness.cli import completion, echo_json, executable_options, options, script_options, tell_wall_time
+from harness.cli.on_cards import measure_suites
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
 
 if TYPE_CHECKING:
     from harness.records.record_files import ComparisonResult
+    from harness.records.types import DeviceInfo
+    from harness.report.terminal.progress import CompareProgress
     from harness.run.compare_settings import CompareSettings
     from harness.suite.loader import LoadedSuite
-    from harness.suite.planning import SuitePair
+    from harness.suite.planning import PlannedCase, SuitePair
 
 
 @click.command("compare")
 @click.argument("base", required=False, shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
 @options.suite_from
+@options.gpus
 @options.case_options
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
@@ -107,7 +112,7 @@ class SuiteComparisons(NamedTuple):
     """The comparisons of the suites that were asked for, in order."""
 
     results: list[ComparisonResult]
-    """Fewer than there are suites where it was interrupted."""
+    """A result for each suite and card; fewer where it was interrupted."""
     heads: list[LoadedSuite]
     """The suite at head, for each result."""
 
@@ -138,6 +143,46 @@ def compare_toolchains(
     return compare_pairs(pairs, selection, settings).results
 
 
+@dataclass(frozen=True, slots=True)
+class _Comparisons:
+    """A comparison of each pair of suites; see `harness.cli.on_cards.Work`."""
+
+    pairs: Sequence[tuple[SuitePair, Sequence[str]]]
+    selection: options.Selection
+    settings: CompareSettings
+    most_cases: int | None
+
+    def planned(self, suite: int, device: DeviceInfo) -> list[PlannedCase]:
+        return [planned for side in self._plans(suite, device) for planned in side]
+
+    def _plans(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], list[PlannedCase]]:
+        """Return the cases of base and of head that are asked for."""
+        pair, sizes = self.pairs[suite]
+        quick = self.selection.quick or device.kind != "gpu"
+        return pair.plans(self.selection.cases, sizes, quick=quick)
+
+    def measure(
+        self, suite: int, device: str | None, only: Collection[str] | None, observer: CompareProgress
+    ) -> ComparisonResult:
+        from harness.run.compare import Comparing
+
+        pair, _ = self.pairs[suite]
+        settings = dataclasses.replace(self.settings, device=device)
+        with Comparing(pair.base, pair.head, settings, observer) as comparing:
+            base, head = (
+                [each for each in side if only is None or each.case.id in only]
+                for side in self._plans(suite, comparing.device)
+            )
+            cases = len({planned.case.id for planned in (*base, *head)})
+            if self.most_cases is not None and cases > self.most_cases:
+                raise UsageError(
+                    f"Suite {pair.head.suite.name} has {cases} cases here, and a report holds "
+                    f"{self.most_cases}: nothing of it was measured. Name fewer cases or sizes, in "
+                    ".github/fleet.json."
+                )
+            return comparing.run(base, head)
+
+
 def compare_pairs(
     pairs: Sequence[tuple[SuitePair, Sequence[str]]],
     selection: options.Selection,
@@ -147,26 +192,11 @@ def compare_pairs(
 ) -> SuiteComparisons:
     """Compare the selected cases, suite by suite. Raises UsageError for more cases than `most_cases`."""
     from harness.report.terminal.progress import CompareProgress
-    from harness.run.compare import Comparing
 
-    done = SuiteComparisons([], [])
+    work = _Comparisons(pairs, selection, settings, most_cases)
     with CompareProgress() as observer:
-        for pair, sizes in pairs:
-            with Comparing(pair.base, pair.head, settings, observer) as comparing:
-                quick = selection.quick or comparing.device.kind != "gpu"
-                plans = pair.plans(selection.cases, sizes, quick=quick)
-                cases = len({planned.case.id for side in plans for planned in side})
-                if most_cases is not None and cases > most_cases:
-                    raise UsageError(
-                        f"Suite {pair.head.suite.name} has {cases} cases here, and a report holds "
-                        f"{most_cases}: nothing of it was measured. Name fewer cases or sizes, in "
-                        ".github/fleet.json."
-                    )
-                done.results.append(comparing.run(*plans))
-                done.heads.append(pair.head)
-            if done.results[-1].interrupted:
-                break
-    return done
+        found = measure_suites(work, len(pairs), selection, settings.device, observer)
+    return SuiteComparisons([result for _, result in found], [pairs[suite][0].head for suite, _ in found])
 
 
 def commits_of(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:

@@ -105,7 +105,7 @@ def compare(
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
     from harness.run.importing import checked_suite
 
-    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    of_suites = {"--size": selection.size, "--quick": selection.quick, "--gpus": selection.gpus}
     for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
             raise UsageError(f"{option} is of no use here: an executable's own options say what it measures.")

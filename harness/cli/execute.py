@@ -3,28 +3,63 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines, tell_wall_time
+from harness.cli.on_cards import measure_suites
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import RunResult
+from harness.records.types import DeviceInfo
 from harness.report.terminal.progress import ProgressObserver
 from harness.report.terminal.run_tables import check_table, print_end, run_tables
 from harness.run.run import Session, SessionSettings
-from harness.suite.planning import divided, plan
+from harness.suite.loader import LoadedSuite
+from harness.suite.planning import PlannedCase, divided, plan
 
 NOT_FOR_THIS_DEVICE = (
     "Nothing of it runs on this device. 'harness devices' says what else there is here, and why no more; "
     "'harness check --build-only sm_90' compiles CUDA kernels without a card; Triton's functions need one."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """A run of each suite; see `harness.cli.on_cards.Work`."""
+
+    suites: options.Sized[LoadedSuite]
+    chosen: options.Selection
+    settings: SessionSettings
+
+    def planned(self, suite: int, device: DeviceInfo) -> list[PlannedCase]:
+        return self._divided(suite, device)[0]
+
+    def _divided(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], dict[str, list[str]]]:
+        """Return the cases to run on a device, and the kernels that are for other backends, by those."""
+        loaded, sizes = self.suites[suite]
+        quick = self.chosen.quick or device.kind != "gpu"
+        return divided(plan(loaded.suite, self.chosen.cases, sizes, quick=quick), self.chosen.cases, device)
+
+    def measure(
+        self, suite: int, device: str | None, only: Collection[str] | None, observer: ProgressObserver
+    ) -> RunResult:
+        loaded, _ = self.suites[suite]
+        with Session(loaded, dataclasses.replace(self.settings, device=device), observer) as session:
+            cases, others = self._divided(suite, session.device)
+            result = session.run([each for each in cases if only is None or each.case.id in only])
+        tell_lines(
+            f"Not for {session.device.spec}: {', '.join(names)} ({backends})."
+            for backends, names in others.items()
+        )
+        return result
 
 
 def execute(
@@ -53,21 +88,10 @@ def execute(
         busy=busy,
         results=None if no_save else results or config.results_folder,
     )
-    finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        for loaded, sizes in chosen.suites(config):
-            with Session(loaded, settings, observer) as session:
-                quick = chosen.quick or session.device.kind != "gpu"
-                planned = plan(loaded.suite, chosen.cases, sizes, quick=quick)
-                cases, others = divided(planned, chosen.cases, session.device)
-                result = session.run(cases)
-            tell_lines(
-                f"Not for {session.device.spec}: {', '.join(names)} ({backends})."
-                for backends, names in others.items()
-            )
-            finished.append(result)
-            if result.interrupted:
-                break
+        runs = _Runs(chosen.suites(config), chosen, settings)
+        found = measure_suites(runs, len(runs.suites), chosen, settings.device, observer)
+    finished = [result for _, result in found]
     if profile_wall:
         tell_wall_time(finished)
     return show(finished, chosen, timed=measure is not None)

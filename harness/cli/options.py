@@ -77,6 +77,11 @@ device = value(
     "cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
     shell_complete=completion.devices,
 )
+gpus = value(
+    "--gpus",
+    "all|0,1",
+    "Share the work out among several cards of this machine.",
+)
 max_launch = value(
     "--max-launch-ms",
     "MS",
@@ -128,6 +133,8 @@ class Selection:
     cases: tuple[str, ...]
     size: tuple[str, ...]
     device: str | None
+    gpus: str | None
+    """The cards that share the cases, as --gpus names them; None for one device."""
     commit: str | None
     """The commit; None for the working tree, and if a command names its commits otherwise."""
     suite_from: str | None
@@ -138,7 +145,9 @@ class Selection:
     as_json: bool
 
     def __post_init__(self) -> None:
-        """Raises UsageError for sizes that would count for nothing."""
+        """Raises UsageError for sizes that would count for nothing, and for two ways to name the device."""
+        if self.gpus is not None and self.device is not None:
+            raise UsageError("--gpus and --device each say where to work: give one of them.")
         if self.size and self.cases and all(Selector.parse(case).size for case in self.cases):
             raise UsageError(
                 f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."

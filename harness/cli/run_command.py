@@ -29,6 +29,7 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 @script_options.script
 @script_options.recorded
 @executable_options.build_command
+@options.gpus
 @options.selection
 def command(selection: options.Selection, l2: str | None, max_time: float | None, **given: Any) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     to="rules",
 )
 @options.device
-@options.value("--gpus", "all|0,1", "Share the work out among several cards of this machine.")
+@options.gpus
 @options.value("--scheduler", "ADDRESS", "Share it out among the workers of a Dask cluster.")
 @options.flag("--fresh", "Measure anew what is stored.")
 @options.path("--results", "Where records go; default: the project's.")
@@ -112,29 +112,16 @@ def _executor(
         with LocalExecutor(loaded.suite.root, device or configured, observer, given["busy"]) as local:
             yield local
         return
+    from harness.run.several_cards import find_cards
     from harness.run.sweep.cluster import DaskExecutor
 
     # On a cluster, what this machine's configuration says of devices means nothing.
-    devices = _cards(gpus) if gpus is not None else (device,) if device else ()
+    named = [device] if device else []
+    devices = [card.device.spec for card in find_cards(gpus)] if gpus is not None else named
     with DaskExecutor(
         loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer, busy=given["busy"]
     ) as executor:
         yield executor
-
-
-def _cards(gpus: str) -> tuple[str, ...]:
-    """Specs of this machine's CUDA cards: all of them, or those of these numbers. Raises UsageError."""
-    if gpus == "all":
-        from harness.device import backends
-
-        (survey,) = backends.survey(("cuda",))
-        if not survey.devices:
-            raise UsageError(f"--gpus all: {survey.problem}")
-        return tuple(device.spec for device in survey.devices)
-    numbers = [part.strip() for part in gpus.split(",")]
-    if not all(part.isdecimal() for part in numbers) or len(set(numbers)) < len(numbers):
-        raise UsageError(f"--gpus is {gpus!r}; expected 'all', or numbers of cards such as 0,1.")
-    return tuple(f"cuda:{number}" for number in numbers)
 
 
 def _export(wanted: str) -> tuple[str, Path]:

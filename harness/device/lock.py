@@ -25,6 +25,7 @@ import msgspec
 
 from harness.errors import BusyError
 from harness.records.types import DeviceInfo
+from harness.system import interrupts
 from harness.system.files import try_lock
 from harness.system.texts import harmless
 
@@ -109,13 +110,16 @@ def lock_folder() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _path(device: DeviceInfo) -> Path:
-    """The lock's file, named by the hardware: backends share a card, and all CPU devices share the host."""
+def identity_of(device: DeviceInfo) -> str:
+    """Return the name of the hardware: backends share a card, and all CPU devices share the host."""
     if device.kind == "cpu":
-        identity = "cpu"
-    else:
-        identity = device.uuid or device.pci_bus_id or f"{device.backend}-{device.name}"
-    return lock_folder() / f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
+        return "cpu"
+    return device.uuid or device.pci_bus_id or f"{device.backend}-{device.name}"
+
+
+def _path(device: DeviceInfo) -> Path:
+    identity = re.sub(r"[^A-Za-z0-9.]+", "-", identity_of(device))
+    return lock_folder() / f"harness-{identity[:100]}.lock"
 
 
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> None:
@@ -137,6 +141,7 @@ def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], N
             told(f"{sentence}: waiting.")
         said = sentence
         time.sleep(POLL_S)
+        interrupts.check()
 
 
 def _took(path: Path, file: int) -> bool:

@@ -22,7 +22,7 @@ ANNOTATIONS = ("cpu", "driver", "gpu_memory", "kernel", "num_cpu", "ram")
 def machine_name(device: DeviceInfo) -> str:
     """``nvidia-h200-3f2a9c1e``: the model, and of which card of the model; for a CPU of which host."""
     if device.backend == "null":
-        return _slug(device.name)
+        return _slug(f"{device.name} {device.uuid or ''}")
     of_card = device.kind == "gpu" and device.uuid
     identity = _slug(of_card)[-8:] if of_card else _slug(platform.node())
     prefix = "" if device.backend == "cuda" else f"{device.backend}-"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.asv_limits import Limit
-from harness.history.figures import HEADLINES, Direction, Floats
+from harness.history.figures import HEADLINES, Direction, Floats, SeriesCase, is_rate, timed_effect
 from harness.history.series import Series, Shift
 from harness.history.sources.our_records import Commits
 from harness.judgement.statistics.changepoints import (
@@ -26,6 +26,7 @@ from harness.judgement.statistics.changepoints import (
 )
 from harness.judgement.statistics.drift import Drift, find_drift
 from harness.judgement.statistics.group import Hint, confirmed
+from harness.judgement.statistics.windows import LEVEL
 from harness.records.types import Row
 
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
@@ -129,6 +130,14 @@ class Analysed:
     """The regressions of this series that asv's configuration tells asv not to report."""
 
 
+def timed(change: Change, case: SeriesCase) -> Change:
+    """Return a change with its size as a change of time if the figure is a rate: a plus is slower."""
+    if not is_rate(case):
+        return change
+    effect, high, low = (timed_effect(each, case) for each in (change.effect, change.low, change.high))
+    return replace(change, effect=effect, low=low, high=high)
+
+
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
     """The id of a change, by the first commit that surely has it."""
     return hashlib.sha256(repr((card, case, metric, commit)).encode()).hexdigest()[:10]
@@ -210,7 +219,7 @@ def _search(
         changes.append(change(_step_of(slide, values), "drift"))
     newest = _newest_of(slide, values, smallest) if slide else found.newest
     early = newest if is_newest and newest and newest.at not in edges else None
-    unsure = _unsure(early, values) if early else None
+    unsure = _unsure(early.at, values[edges[-2] :], edges[-2]) if early else None
     return _SearchedEpoch(
         changes=tuple(changes),
         candidates=tuple(map(change, found.candidates)),
@@ -314,9 +323,11 @@ def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
     )
 
 
-def _unsure(newest: Newest, values: Floats) -> ChangePoint:
-    after = _middle(values[newest.at :])
-    return _step(newest.at, after / (1 + newest.effect), after, math.nan, math.nan, math.nan)
+def _unsure(at: int, values: Floats, start: int) -> ChangePoint:
+    """Return the step to the newest figures, from the last ones of the level that starts at `start`."""
+    before = values[: at - start]
+    known = before[np.isfinite(before) & (before > 0)]
+    return _step(at, _middle(known[-LEVEL:]), _middle(values[at - start :]), math.nan, math.nan, math.nan)
 
 
 def _middle(values: Floats) -> float:

@@ -233,6 +233,26 @@ class SeriesCase:
     """Its place among all cases, in the suites' order of kernels and sizes."""
 
 
+def is_rate(case: SeriesCase) -> bool:
+    """Tell whether a case's figure is work over time. Pages have the same rule."""
+    return case.direction == "higher" and case.unit.endswith("/s")
+
+
+def timed_effect(effect: float, case: SeriesCase) -> float:
+    """Return a change of a figure as a change of time if the figure is a rate: a plus is slower."""
+    if not is_rate(case):
+        return effect
+    return math.inf if effect <= -1 else 1 / (1 + effect) - 1
+
+
+def is_speed(case: SeriesCase) -> bool:
+    """Tell whether a case's figure is a time or a rate."""
+    return is_rate(case) or case.unit in _TIMES
+
+
+_TIMES = frozenset(("ns", "us", "µs", "μs", "ms", "s", "seconds"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Cases that are measured together on any card: a suite, or one benchmark of another project."""

@@ -31,13 +31,14 @@ from harness.history.changes import (
     analyse,
     confirmed_by,
     evidence_of,
+    timed,
     with_confirmed,
 )
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.conclusion import CardFindings, Conclusion, conclude
 from harness.history.ended import ended_cases
 from harness.history.events import Event
-from harness.history.figures import Figures, Group, SeriesCase
+from harness.history.figures import Figures, Group, SeriesCase, is_speed
 from harness.history.series import Series, cases_of, series_of
 from harness.history.sources import asv_results
 from harness.history.sources.cards import CardSource, card_folders, cards_of
@@ -614,11 +615,9 @@ def sentence(change: Change, case: SeriesCase) -> str:
     """A change in words: how much, how surely, and what did it."""
     if case.metric in BUILT:
         return f"{change.before:g} → {change.after:g} {case.unit}: the code."
-    less = change.effect < 0
-    if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
-        word = "slower" if less is (case.direction == "higher") else "faster"
-    else:
-        word = "less" if less else "more"
+    change = timed(change, case)
+    more, less = ("slower", "faster") if is_speed(case) else ("more", "less")
+    word = more if change.effect > 0 else less
     if math.isnan(change.p_value):
         return f"{percent(abs(change.effect))} {word} at the newest commits: too early to judge."
     phrase = moved(change, word, word)

@@ -217,7 +217,8 @@ def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> St
 
 
 def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
-    grown = decision.largest_percent is not None and 100 * abs(change.effect) > decision.largest_percent
+    slower = 100 * math.expm1(change.size)  # a rate that falls by 10 % takes 11 % longer
+    grown = decision.largest_percent is not None and slower > decision.largest_percent
     late = decision.expires is not None and today > decision.expires
     return not grown and not late
 

@@ -17,6 +17,7 @@ from harness.device.backends.base import Device
 from harness.errors import MeasureError
 from harness.measure import verify
 from harness.measure.buffers import Buffers
+from harness.measure.earlier_arrays import EarlierArrays
 from harness.measure.timing import Subject
 from harness.measure.verifier import RUNS_PER_CHECK, UNSEEN, Checker, check_host_memory, keep
 from harness.records.types import Check, Outputs, Verification
@@ -26,10 +27,16 @@ from harness.suite.suite_data import TOLERANCE, of_type
 from harness.system.array_files import read_arrays
 
 
-def checker_of(device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> Checker:
+def checker_of(
+    device: Device,
+    suite: Suite,
+    scratch: Path,
+    report: Callable[[str], Any],
+    earlier: EarlierArrays | None = None,
+) -> Checker:
     """Return what verifies kernels of a suite: by its reference, or by base's outputs."""
     kind = BaseChecker if suite.problem.held_to == "base" else Checker
-    return kind(device, suite, scratch, report)
+    return kind(device, suite, scratch, report, earlier)
 
 
 class BaseChecker(Checker):

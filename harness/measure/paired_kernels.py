@@ -28,6 +28,7 @@ from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, process_e
 from harness.measure import protocol
 from harness.measure.base_outputs import BaseChecker, checker_of
 from harness.measure.buffers import Buffers
+from harness.measure.earlier_arrays import EarlierArrays
 from harness.measure.injection import planted, steps_for
 from harness.measure.problem_changes import Changes, case_changes, suite_changes
 from harness.measure.protocol import SideName
@@ -261,14 +262,15 @@ class PairBench:
         report: Callable[..., object],
         peaks: Mapping[str, float],
         compilers: Mapping[str, str] = {},
+        earlier: Mapping[str, EarlierArrays] = {},
     ) -> None:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
-        self.checker = checker_of(device, suites["head"], scratch, report)
+        self.checker = checker_of(device, suites["head"], scratch, report, earlier.get("head"))
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
-        self.base_checker = checker_of(device, suites["base"], of_base, report)
+        self.base_checker = checker_of(device, suites["base"], of_base, report, earlier.get("base"))
 
     def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
         """Build both sides of every pair, or one side, and return what each became."""
@@ -486,10 +488,10 @@ class PairBench:
                 buffers.write(self.checker.inputs(case, request.seed))
                 buffers.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-            outputs = None
-            if not verified or self.checker.digest(buffers) != verified:
-                outputs = self._check(side, case, buffers, request)
-            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case))
+            outputs, seen = None, self.checker.digest(buffers) if verified else ""
+            if not verified or seen != verified:
+                outputs, seen = self._check(side, case, buffers, request), ""
+            facts = _facts_of(side.prepared, subject.built, data.admit(subject, case, seen))
             own = side.prepared.case
             flop = side.prepared.suite.problem.flop(own)
             return msgspec.structs.replace(facts, dtype=own.dtype, flop=flop, outputs=outputs)
@@ -536,11 +538,13 @@ class PairBench:
         self.report("reference", side="base")
         with owned_by("base"):
             self.base_checker.check_tolerance(of_base, seed)
-            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
+            self.base_checker.compute_reference(of_base, seed)
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, buffers, subject, seed))
         if not wrong:
             return ""
+        with owned_by("base"):
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         by_head = self.checker.demands(case, seed).get("largest tolerance")
         head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
         return (

@@ -116,6 +116,12 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: Toolchain
 
 
+class DescribeDevices(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True):
+    """Describe devices without opening one; every card of CUDA where `specs` is empty."""
+
+    specs: tuple[str, ...]
+
+
 class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Open a device; the first message, once."""
 
@@ -134,6 +140,8 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Peaks of the device, as in Run: a rate above one fails its case."""
     compilers: Mapping[str, str] = {}
     """The nvcc that compiles each side's sources; empty where both have the one that is found."""
+    arrays: str | None = None
+    """The folder of inputs and references of earlier commands; None where they are computed anew."""
 
 
 class Measure(Request[Row], frozen=True, kw_only=True):
@@ -327,4 +335,4 @@ class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
 TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
-WorkerRequest = RunRequest | PairRequest | TurnRequest
+WorkerRequest = DescribeDevices | RunRequest | PairRequest | TurnRequest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import random
 import tempfile
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,7 @@ from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.measure import verify
 from harness.measure.buffers import OUTPUT_GUARD, Buffers, Kept, digest, same_bits
+from harness.measure.earlier_arrays import LEAST_ENTRY_BYTES, EarlierArrays, Key
 from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
@@ -31,16 +34,46 @@ from harness.suite.problem import Case, Problem
 from harness.suite.suite import Suite
 from harness.suite.suite_data import TOLERANCE, as_declared
 from harness.system.array_files import read_arrays, write_arrays
+from harness.system.cache import write_atomically
+from harness.system.files import read_regular
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 MOST_KEPT_BYTES = 2**29
+_REFERENCE_BYTES = 8
+"""Bytes of an element of a reference."""
 UNSEEN = "unseen"
 """The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
 TOLERANCE_SETS = 3
 """Sets of data on each of which a wrong answer has to pass before a tolerance is refused."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
+
+
+Comparisons = dict[str, list[verify.OutputComparison]]
+"""Comparisons of each output with its reference, band by band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """Outputs that were compared in full with one reference, and right, by their digests.
+
+    All processes of a command share them, in a folder of its scratch folder: outputs of the same bits are as
+    right. Whoever asks takes the digest itself, of memory that was poisoned before the launch.
+    """
+
+    folder: Path
+
+    def of(self, seen: str) -> Comparisons | None:
+        """Return the comparisons of outputs with this digest, if any were right."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(read_regular(self.folder / seen), type=Comparisons)
+        return None
+
+    def add(self, seen: str, found: Comparisons) -> None:
+        with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+            self.folder.mkdir(exist_ok=True)
+            write_atomically(self.folder / seen, msgspec.json.encode(found), durable=False)
 
 
 class Checker:
@@ -53,8 +86,16 @@ class Checker:
     """True where outputs are compared with base's. Then NaN agrees with NaN."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
-    def __init__(self, device: Device, suite: Suite, scratch: Path, report: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        suite: Suite,
+        scratch: Path,
+        report: Callable[[str], Any],
+        earlier: EarlierArrays | None = None,
+    ) -> None:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
+        self._earlier = earlier
         self.digests = MemoryDigests(device, str(scratch))
         self._held: dict[Path, dict[str, NDArray[Any]]] = {}
         """Inputs that are too large for the scratch folder, of the last two sets of one case."""
@@ -127,6 +168,12 @@ class Checker:
             return ""
         return too_wide(problem, part, verify.cut(problem, inputs, band), expected, tolerance)
 
+    def compute_reference(self, case: Case, seed: int) -> None:
+        """Raise what the suite's own functions raise for a case, before a kernel is held to them."""
+        inputs = self.inputs(case, seed)
+        for part, band in verify.bands(self.suite.problem, case):
+            self._reference(part, verify.cut(self.suite.problem, inputs, band), ("random", seed, band))
+
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
     ) -> dict[str, str]:
@@ -180,12 +227,17 @@ class Checker:
             inputs = self.inputs(case, seed)
         buffers.write(inputs)
         outputs: dict[str, NDArray[Any]] = {}
-        found: dict[str, list[verify.OutputComparison]] = {}
+        found: Comparisons = {}
+        proofs = self._proofs(case, data, seed)
         for _ in range(RUNS_PER_CHECK):
             self.report("verify")
             buffers.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
+            seen = self.digest(buffers) if proofs else ""
+            if proofs and (proof := proofs.of(seen)):
+                found = proof  # these bits were compared before, of this kernel's outputs or another's
+                continue
             # This copy is what is compared: a thread of the kernel's may write what is right a moment later.
             earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
@@ -193,9 +245,17 @@ class Checker:
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
+            if proofs and self.digest(buffers) == seen:  # what was copied in between
+                proofs.add(seen, found)
         return verify.combine(
             found, data, seed, buffers.damage(inputs, self.digests), beside_base=self.beside_base
         )
+
+    def _proofs(self, case: Case, data: str, seed: int) -> Proofs | None:
+        """Return the proofs of outputs for these data; None where a digest takes longer than comparing."""
+        if self.beside_base or not self.digests.are_fast:  # base's outputs are of one kernel alone
+            return None
+        return Proofs(self.folder(case, *self._by_kernel(case), "proofs", data, seed))
 
     def wrong(
         self,
@@ -229,10 +289,10 @@ class Checker:
         outputs: verify.Arrays,
         key: tuple[str, int],
         only: tuple[Case, slice] | None = None,
-    ) -> dict[str, list[verify.OutputComparison]]:
+    ) -> Comparisons:
         """Compare every band of the outputs; or outputs of which there is `only` one band."""
         problem = self.suite.problem
-        found: dict[str, list[verify.OutputComparison]] = {name: [] for name in outputs}
+        found: Comparisons = {name: [] for name in outputs}
         for part, band in [only] if only else verify.bands(problem, case):
             expected, tolerance = self.expected(case, part, inputs, key, band)
             for name, values in (outputs if only else verify.cut(problem, outputs, band)).items():
@@ -251,21 +311,50 @@ class Checker:
         if folder in self._held:
             return self._held[folder]
         with self._doing("inputs"):
+            key = self._fetch(case, folder)
+            if kept := read_arrays(folder):
+                return as_declared(problem, case, kept)
             inputs = problem.seeded(case, seed)
         arrays = inputs.values()
         if not all(isinstance(array, np.ndarray) for array in arrays):
             return inputs
         if sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES:
-            keep(folder, inputs)
+            self._keep(folder, inputs, key)
         elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
             self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
         return inputs
 
+    def _fetch(self, case: Case, folder: Path) -> Key:
+        """Bring what an earlier command computed into a folder of the run, and return the key to keep it by.
+
+        Small arrays have no key: they are computed in less time.
+        """
+        arrays = self.suite.problem.arrays.values()
+        elements = sum(math.prod(array.shape_at(case)) for array in arrays)
+        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES:
+            return Key()
+        key = self._earlier.key(f"{folder.name} {case.device_facts}")
+        if found := self._earlier.get(key):
+            with contextlib.suppress(OSError):
+                folder.symlink_to(found, target_is_directory=True)
+        return key
+
+    def _keep(self, folder: Path, arrays: Mapping[str, NDArray[Any]], key: Key) -> None:
+        """Keep arrays for the other processes of the run, and for later commands where they have a key."""
+        kept = self._earlier.put(key, arrays) if self._earlier else None
+        if kept is None:
+            keep(folder, arrays)
+            return
+        with contextlib.suppress(OSError):
+            folder.symlink_to(kept, target_is_directory=True)
+
     def _inputs_folder(self, case: Case, seed: int) -> Path:
-        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
+        return self.folder(case, "inputs", self._by_kernel(case), seed)
+
+    def _by_kernel(self, case: Case) -> tuple[object, ...]:
+        """Return the kernel that data are of, as data() may look at it; nothing for the usual data()."""
         shared = type(self.suite.problem).data is Problem.data
-        kernel = () if shared else (case.kernel, sorted(case.macros.items()))
-        return self.folder(case, "inputs", kernel, seed)
+        return () if shared else (case.kernel, sorted(case.macros.items()))
 
     def folder(self, case: Case, *key: object) -> Path:
         of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
@@ -277,21 +366,27 @@ class Checker:
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
         """Return the reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
-        folder = self.folder(case, key)
+        folder = self.folder(case, *self._by_kernel(case), key)
         if not unkept and (kept := read_arrays(folder)):
-            by_output = {
-                name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept
-            }
-            return kept, by_output or kept.pop(TOLERANCE)
+            return _with_tolerance(kept)
         with self._doing("reference"):
+            origin = Key() if unkept else self._fetch(case, folder)
+            if not unkept and (kept := read_arrays(folder)):
+                return _with_tolerance(kept)
             reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
         if key[0] != "integers" and by_name is not tolerance:  # there results are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
             bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
-            keep(folder, {**reference, **bounds})
+            self._keep(folder, {**reference, **bounds}, origin)
         return reference, tolerance
+
+
+def _with_tolerance(kept: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], Any]:
+    """Return a reference that was kept, and its tolerance, which may be one for each output."""
+    by_output = {name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept}
+    return kept, by_output or kept.pop(TOLERANCE)
 
 
 def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
@@ -447,8 +542,10 @@ class Rotation(Data):
         self._checked_unseen: set[Subject] = set()
         """Kernels that were checked on data that they had not seen."""
 
-    def admit(self, subject: Subject, case: Case) -> str:
+    def admit(self, subject: Subject, case: Case, seen: str = "") -> str:
         """Take in a kernel verified on the first set, which the buffers hold, and return its digest.
+
+        `seen` is the digest where it was just taken.
 
         Record its outputs on the second set too. Those of a kernel that could keep something are compared
         with the reference: a sample of large ones, all if they are as for the first set. Raises
@@ -457,7 +554,7 @@ class Rotation(Data):
         first = self._in_force = self._sets[0]
         if not first.digests:
             self._keep()
-        first.digests[subject] = self.checker.digest(self.buffers)
+        first.digests[subject] = seen or self.checker.digest(self.buffers)
         self._use(self._sets[-1])
         self._launch_held(subject)
         digest = self.checker.digest(self.buffers)
@@ -602,6 +699,7 @@ class Rotation(Data):
             self._compare(subject, self.case, in_full=False)
             if self.checker.beside_base:
                 self._check_fresh(subject)
+            self.device.synchronize()  # what is too large to compare was not read
             first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return

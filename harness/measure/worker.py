@@ -18,13 +18,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from harness.device.backends import nvcc, open_device
+from harness.device.backends import described, devices_of, nvcc, open_device
 from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
 from harness.measure import protocol
 from harness.measure.base_outputs import checker_of
 from harness.measure.buffers import Buffers
+from harness.measure.earlier_arrays import EarlierArrays
 from harness.measure.one_of_two_workers import TurnTaker
 from harness.measure.paired_kernels import (
     HeldKernel,
@@ -51,6 +52,8 @@ from harness.suite.planning import PlannedCase, launch_of
 from harness.suite.problem import Case
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
+from harness.suite.suite_data import OriginCall, ReturnValue
+from harness.suite.suite_files import origin_sha256
 from harness.suite.tampering import TamperCheck
 from harness.system.cache import BinaryCache
 from harness.system.file_access import check_committed, reaches_beside, watch
@@ -69,6 +72,23 @@ def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
         or remote_suite(side, request.told[side], Path(folder), channel, Path(request.scratch))
         for side, folder in folders.items()
     }
+
+
+def _earlier(
+    request: protocol.Open, suites: Mapping[str, Suite], channel: Channel
+) -> dict[str, EarlierArrays]:
+    """Return what earlier commands computed for the suite of each side; nothing where that does not count."""
+
+    def origin(side: SideName) -> str:
+        if side not in request.told:
+            return origin_sha256(suites[side])
+        answer = channel.ask(side, OriginCall())
+        return str(answer.value) if isinstance(answer, ReturnValue) else ""
+
+    if request.arrays is None:
+        return {}
+    sides: tuple[SideName, ...] = ("base", "head")
+    return {side: EarlierArrays(Path(request.arrays), partial(origin, side)) for side in sides}
 
 
 def _set(variables: Mapping[str, str | None]) -> None:
@@ -101,8 +121,11 @@ class Worker:
         if request.suite is not None:
             suites = _suites(request, channel)
             self.suite: Suite = suites["head"]
-            self.checker = checker_of(self.device, self.suite, scratch, tell)
-            self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
+            earlier = _earlier(request, suites, channel)
+            self.checker = checker_of(self.device, self.suite, scratch, tell, earlier.get("head"))
+            self.pairs = PairBench(
+                self.device, suites, scratch, tell, request.peaks, request.compilers, earlier
+            )
             self.turns = TurnTaker(self.pairs)
 
         self._held: HeldKernel | None = None
@@ -295,6 +318,8 @@ def main() -> int:
 
     def answer(request: protocol.WorkerRequest, channel: Channel) -> object:
         nonlocal worker
+        if isinstance(request, protocol.DescribeDevices):
+            return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"
             worker = Worker(request, channel)

@@ -23,7 +23,17 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from harness.errors import StoreError
-from harness.records.types import SCHEMA_VERSION, TWINS, CaseBlock, Comparison, Row, Run, Source, Verdict
+from harness.records.types import (
+    SCHEMA_VERSION,
+    TWINS,
+    CaseBlock,
+    Comparison,
+    DeviceInfo,
+    Row,
+    Run,
+    Source,
+    Verdict,
+)
 from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
 
 if TYPE_CHECKING:
@@ -85,6 +95,10 @@ class RunResult:
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Seconds of the user's time by stage; empty where a record was read."""
 
+    @property
+    def device(self) -> DeviceInfo:
+        return self.run.device
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
@@ -132,6 +146,10 @@ class ComparisonResult:
     """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Seconds of the user's time by stage; empty where a record was read."""
+
+    @property
+    def device(self) -> DeviceInfo:
+        return self.comparison.device
 
     @property
     def every_verdict(self) -> tuple[Verdict, ...]:

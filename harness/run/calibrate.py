@@ -42,6 +42,7 @@ class Planting:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
+    device: DeviceInfo
     calibration: Calibration
     """Everything known of the device now, earlier calibrations included."""
     same: tuple[Verdict, ...]
@@ -68,6 +69,7 @@ def calibrate(
     except KeyboardInterrupt:
         interrupted = True
     return CalibrationResult(
+        comparing.device,
         comparing.calibration or blank(comparing.device),
         tuple(work.same),
         tuple(work.planted),

@@ -52,6 +52,10 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed."""
 
 
+PROCESSES_AHEAD = 2
+"""Number of processes that open the device together: few cases are judged by one."""
+
+
 class Comparing(PairSession):
     """A comparison of two loaded suites on one device; a context manager like its base."""
 
@@ -68,6 +72,7 @@ class Comparing(PairSession):
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
         """Levels of all blocks so far, in every comparison of the session."""
+        self.wanted = PROCESSES_AHEAD
         self.unplanted: list[str] = []
         """Sentences that say why slowdowns could not be planted."""
         self._journal: ComparisonJournal
@@ -257,6 +262,7 @@ class Comparing(PairSession):
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """Measure all of these in a fresh process, in random order; in another after a failure."""
         self._processes += 1
+        self.wanted = PROCESSES_AHEAD
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))

@@ -8,10 +8,14 @@ import datetime as dt
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import psutil
 
 import harness
 from harness.device.backends.base import check_launch
@@ -29,13 +33,16 @@ from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.suite.sources import lacking
 from harness.suite.suite_data import SuiteData
+from harness.system.cache import ARRAYS, cache_dir
 from harness.system.files import scratch_folder
-from harness.system.process import Failed, LostError, Process, Progress, Query, Request, failure
+from harness.system.process import SUITE_SOCKET, Failed, LostError, Process, Progress, Query, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 R = TypeVar("R")
+P = TypeVar("P")
+"""A process, or several, that a request is for."""
 
 _DOING = {
     "start": "starting",
@@ -73,10 +80,12 @@ class WorkerProcess(Process):
         env: Mapping[str, str] = {},
         before: Sequence[str] = (),
         answered: Answered | None = None,
+        *,
+        fresh: bool = False,
     ) -> None:
         """Start the process. `python` is an interpreter in whose environment it runs, with this harness and
         the packages there; `before` are the words of a program that starts it; `answered` returns the reply
-        to each question that it asks.
+        to each question that it asks. A `fresh` process is started by Python.
         """
         self._scratch, self._answered = scratch, answered
         # The worker is in a folder of its own, where it would look for relative paths.
@@ -86,7 +95,7 @@ class WorkerProcess(Process):
         # that share a connection to the card wait for one another: none would be found to work out of turn.
         defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
         env = {**defaults, **paths, **env}
-        super().__init__("harness.measure.worker", env=env, python=python, before=before)
+        super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
 
     def open(
         self,
@@ -103,6 +112,22 @@ class WorkerProcess(Process):
 
         Raises UsageError, DeviceError, WorkerError.
         """
+        return self.begin_open(
+            device, suite, base, told=told, work_tree=work_tree, peaks=peaks, compilers=compilers
+        )()
+
+    def begin_open(
+        self,
+        device: str | None,
+        suite: Path | None = None,
+        base: Path | None = None,
+        *,
+        told: Mapping[SideName, SuiteData] = {},
+        work_tree: Path | None = None,
+        peaks: Mapping[str, float] = {},
+        compilers: Mapping[str, str] = {},
+    ) -> Callable[[], OpenReply]:
+        """Ask it to open a device; what is returned waits for that. Both raise what `open` does."""
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
@@ -112,12 +137,19 @@ class WorkerProcess(Process):
             work_tree=str(work_tree) if work_tree else None,
             peaks=peaks,
             compilers=compilers,
+            # Another user's suites are strangers' code, which must not leave one another references.
+            arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
         )
-        reply = self.ask(request, OPEN_TIMEOUT_S)
-        if isinstance(reply, Failed):
-            kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-            raise kind(reply.message, log=reply.log)
-        return reply
+        pending = self.begin(request, OPEN_TIMEOUT_S)
+
+        def opened() -> OpenReply:
+            reply = pending(lambda _progress: None)
+            if isinstance(reply, Failed):
+                kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+                raise kind(reply.message, log=reply.log)
+            return reply
+
+        return opened
 
     def ask(
         self,
@@ -153,6 +185,11 @@ class WorkerProcess(Process):
             raise self._error(lost, last, timeout_s) from None
         return answer
 
+    def log(self) -> str:
+        """The end of what it has printed, and why Python had to start it, where there is a reason."""
+        why = f"Started by Python: {self.why_fresh}." if self.why_fresh else ""
+        return "\n".join(filter(None, (super().log(), why)))
+
     def finish(self, timeout_s: float) -> None:
         """Have the process end by itself. Raises WorkerError where it does not in time."""
         try:
@@ -176,6 +213,43 @@ class WorkerProcess(Process):
 
 
 OPEN_TIMEOUT_S = 60.0
+RECOVERY_S = 2.0
+"""Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A worker that opens the device before its turn."""
+
+    worker: WorkerProcess
+    opened: Callable[[], object] | None = None
+    """Waits until the device is open; None once it is."""
+
+    def wait(self) -> None:
+        """Wait until the device is open. Raises what opening does."""
+        if self.opened is not None:
+            self.opened()
+            self.opened = None
+
+    def is_open(self) -> bool:
+        """Wait until the device is open, and tell whether that went well."""
+        try:
+            self.wait()
+        except HarnessError:
+            return False
+        return True
+
+
+def most_ahead(device: DeviceInfo) -> int:
+    """Return how many processes, or pairs of them, may import, open the device and build before their turn.
+
+    They leave the host's processors and memory, and the card's, to those that measure.
+    """
+    if device.kind != "gpu":  # there what they import would disturb
+        return 0
+    # A framework takes a gigabyte in each process.
+    free_bytes = int(psutil.virtual_memory().available)
+    return min(3, len(os.sched_getaffinity(0)) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
 
 
 class DeviceObserver(Protocol):
@@ -191,7 +265,7 @@ class DeviceSession:
 
     `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
     found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
-    process measures on the device.
+    process measures on the device. A session that is not `timed` only verifies.
 
     Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device,
     BusyError where it is busy and nobody wants to wait.
@@ -211,25 +285,35 @@ class DeviceSession:
         command: str = "run",
         busy: Busy = "wait",
         work_tree: Path | None = None,
+        timed: bool = True,
     ) -> None:
         self.observer = observer
         self.wall_time = WallTime()
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
-        self._command, self._busy, self._work_tree = command, busy, work_tree
+        self._command, self._busy, self._work_tree, self._timed = command, busy, work_tree, timed
+        self._fresh = False
+        """True where each process is started by Python: where the host is the device, times depend on the
+        places of libraries in memory, which are the same in all forks."""
         self._compilers: Mapping[str, str] = {}
         self._told: Mapping[SideName, SuiteData] = {}
         """The suites that workers do not load themselves."""
         self.peaks: Mapping[str, float] = {}
         """The device's peak rates; empty until they are known."""
+        self.lost: DeviceError | None = None
+        """Error of a device that does not open any more; nothing more is asked of it."""
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
-        self._spare: WorkerProcess | None = None
+        self._ahead: deque[_Ahead] = deque()
+        """Workers that open the device before their turn."""
+        self.wanted = 1
+        """Number of worker processes that the session will still start, as far as known."""
+        self._most = 1
 
     def __enter__(self) -> Self:
         with ExitStack() as stack, self.wall_time.during("open"):
             self.scratch = stack.enter_context(scratch_folder())
-            stack.callback(self._end_spare)
+            stack.callback(self.end_ahead)
             self.builder = stack.enter_context(closing(self._new_worker()))
             found = self._open(self.builder)
             self.toolchain = found.toolchain
@@ -238,6 +322,8 @@ class DeviceSession:
             most = self.probe.limits()
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
+            self._fresh = self._timed and self.device.kind == "cpu"
+            self._most = 1 + most_ahead(self.device)
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
@@ -285,19 +371,53 @@ class DeviceSession:
     def start(self) -> None:
         """Have a worker process that has opened the device, watched from before it starts.
 
-        The next one is started ahead of time: its imports take as long as a measurement. Where the host is
-        the device they would disturb one. Raises what entering does, and WorkerError.
+        Raises what entering does, and WorkerError.
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                child, self._spare = self._spare or self._new_worker(), None
+                child = self._next()
                 stack.callback(child.close)
-                self._open(child)
-                if self.device.kind == "gpu":
-                    self._spare = self._new_worker()
                 self._worker = stack.pop_all()
             self._child = child
+
+    def open_ahead(self) -> None:
+        """Have the next workers open the device, as many as are wanted and there is room for.
+
+        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        """
+        while len(self._ahead) < min(self.wanted, self._most):
+            worker = self._new_worker()
+            self._ahead.append(_Ahead(worker, self._begin_open(worker)))
+
+    def _next(self) -> WorkerProcess:
+        """Return a worker that has opened the device. None opens it afterwards, if anything is timed."""
+        self.wanted = max(1, self.wanted)
+        if self._ahead and not self._ahead[0].is_open():  # as another has the card to itself, or its memory
+            self._open_alone()
+        if not self._ahead:
+            self.open_ahead()
+        first = self._ahead.popleft()
+        self.wanted -= 1
+        try:
+            first.wait()
+            if not self._timed:
+                self.open_ahead()
+            elif not all(other.is_open() for other in self._ahead):
+                self._open_alone()
+        except BaseException:
+            first.worker.close()
+            raise
+        return first.worker
+
+    def _open_alone(self) -> None:
+        """Give up opening the device ahead."""
+        self._most = 1
+        self.end_ahead()
+
+    def keep_builder(self) -> None:
+        """Have the process that found the device answer the first requests. Only where nothing is timed."""
+        self._ahead.appendleft(_Ahead(self.builder))
 
     @property
     def started(self) -> bool:
@@ -306,12 +426,12 @@ class DeviceSession:
     def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
         """Ask the worker process. Start it if there is none, and end it if it fails."""
 
-        def answer() -> R | Failed:
+        def opened() -> WorkerProcess:
             self.start()
             assert self._child is not None
-            return self._child.ask(request, timeout_s, self.heard)
+            return self._child
 
-        return self._answered(answer)
+        return self._answered(opened, lambda child: child.ask(request, timeout_s, self.heard))
 
     def heard(self, progress: Progress) -> None:
         self.stage(f"{progress.stage} {progress.side}".strip())
@@ -321,10 +441,12 @@ class DeviceSession:
         self.wall_time.enter(stage)
         self.observer.stage(stage)
 
-    def _answered(self, answer: Callable[[], R | Failed]) -> R | Failed:
-        """Return the worker process's answer, or why it gave none. In that case end the process."""
+    def _answered(self, opening: Callable[[], P], answer: Callable[[P], R | Failed]) -> R | Failed:
+        """Return the answer of processes that have opened the device, or why they gave none. In that case end
+        them.
+        """
         try:
-            reply = answer()
+            reply = answer(self._opened(opening))
         except HarnessError as error:
             reply = failure(error)
         except BaseException:
@@ -335,6 +457,30 @@ class DeviceSession:
         if isinstance(reply, Failed):
             self.leave()
         return reply
+
+    def _opened(self, opening: Callable[[], P]) -> P:
+        """Return processes that have opened the device. Raises DeviceError for a device that is lost."""
+        if self.lost is not None:
+            raise self.lost
+        try:
+            return opening()
+        except (DeviceError, WorkerError) as error:
+            self._recover(error)
+            return opening()
+
+    def _recover(self, error: HarnessError) -> None:
+        """Give a device that did not open a moment. Raise DeviceError where it is lost: where it does not
+        open without a suite either.
+        """
+        with self.wall_time.during("open"):
+            time.sleep(RECOVERY_S)
+            try:
+                with closing(WorkerProcess(self.scratch)) as worker:
+                    worker.open(self._spec)
+            except HarnessError as again:
+                gone = f"{self.device.name} ({self.device.spec}) cannot be opened any more: {again.message}"
+                self.lost = DeviceError(gone, log=again.log)
+                raise self.lost from error
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -352,7 +498,10 @@ class DeviceSession:
 
     def _own_pids(self) -> list[int]:
         assert self._child is not None
-        return self._child.pids()
+        return [*self._child.pids(), *self._pids_ahead()]
+
+    def _pids_ahead(self) -> list[int]:
+        return [pid for each in self._ahead for pid in each.worker.pids()]
 
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""
@@ -360,15 +509,23 @@ class DeviceSession:
         with self.wall_time.during("open"):
             self._worker.close()
 
-    def _end_spare(self) -> None:
-        if self._spare is not None:
-            self._spare.close()
+    def end_ahead(self) -> None:
+        """End the workers that wait for their turn."""
+        for each in self._ahead:
+            each.worker.kill_soon()  # a driver takes its time to clear up
+        while self._ahead:
+            self._ahead.popleft().worker.close()
 
     def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self.scratch)
+        return WorkerProcess(self.scratch, fresh=self._fresh)
 
     def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
-        return child.open(
+        return self._begin_open(child, told)()
+
+    def _begin_open(
+        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
+    ) -> Callable[[], OpenReply]:
+        return child.begin_open(
             self._spec,
             self._suite,
             self._base,

@@ -44,6 +44,8 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
     session.build_ahead(in_turns)
     session.begin_ahead()
     pairs = tuple(entry.pair for entry in shared)
+    if shared:
+        session.open_ahead()
     session.stage("build")
     # A compiler that hangs or kills its process is reported by the case that needs it.
     with suppress(WorkerError):

@@ -19,8 +19,8 @@ from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.records.types import Arm, Verdict, fields_of
 from harness.run.compare_settings import CompareSettings
-from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.two_workers import SIDES, PairsAhead, TurnPair, most_ahead
+from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, most_ahead, unfit
+from harness.run.two_workers import SIDES, PairsAhead, TurnPair
 from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase, Refusal
@@ -197,10 +197,12 @@ class PairSession(DeviceSession):
         told = self._told_to(own)
         if told != self._told:
             self.leave()
+            self.end_ahead()
             self._told = told
 
     def _new_worker(self, python: str = "", env: Mapping[str, str] = {}) -> WorkerProcess:
-        return WorkerProcess(self.scratch, python, env, answered=_Answering(self._loadings))
+        answered = _Answering(self._loadings)
+        return WorkerProcess(self.scratch, python, env, answered=answered, fresh=self._fresh)
 
     def build_timeout_s(self, pairs: int) -> float:
         """Return the timeout of building so many pairs, a core each."""
@@ -210,12 +212,14 @@ class PairSession(DeviceSession):
 
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """Ask a pair of processes. Start it if there is none, and end it if it fails."""
-        return self._answered(lambda: self._side_processes().compare(request, timeout_s, self.ahead.prepare))
+        return self._answered(
+            self._side_processes, lambda turns: turns.compare(request, timeout_s, self.ahead.prepare)
+        )
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
         timeout_s = self.build_timeout_s(len(pairs))
-        return self._answered(lambda: self._side_processes().inspect(pairs, timeout_s))
+        return self._answered(self._side_processes, lambda turns: turns.inspect(pairs, timeout_s))
 
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
         """Have the processes that are begun from now on build these before their turn."""
@@ -251,9 +255,9 @@ class PairSession(DeviceSession):
         """Have a side's process load that side's suite, and be told of the other."""
         self._open(worker, self._told_to(side))
 
-    def _end_spare(self) -> None:
-        super()._end_spare()
+    def __exit__(self, *error: object) -> None:
         self.ahead.close()
+        super().__exit__(*error)
 
     def leave(self) -> None:
         self._turns = None
@@ -264,7 +268,8 @@ class PairSession(DeviceSession):
         return self._turns is not None or super().started
 
     def _own_pids(self) -> list[int]:
-        return [*self.ahead.pids, *(super()._own_pids() if self._turns is None else self._turns.pids)]
+        measuring = super()._own_pids() if self._turns is None else [*self._turns.pids, *self._pids_ahead()]
+        return [*self.ahead.pids, *measuring]
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Session(DeviceSession):
             command=settings.command,
             busy=settings.busy if settings.measure else "ignore",
             work_tree=loaded.work_tree,
+            timed=settings.measure is not None,
         )
         self.loaded = loaded
         self.settings = settings
@@ -104,12 +105,18 @@ class Session(DeviceSession):
         self.stage("build")
         # The case timeout for each turn that the compilers take, a core each.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
+        self.wanted = len({each.kernel.name for each in plan})
+        if self._timed:
+            self.open_ahead()
         try:
             self.builder.ask(BuildAll(cases=cases), self.settings.timeout_s * max(1, turns))
+            if not self._timed:
+                self.keep_builder()
         except WorkerError:
             pass  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
-            self.builder.kill()
+            if self._timed:
+                self.builder.kill()
             self.wall_time.enter("judge")
 
     def _describe(self) -> Run:

@@ -7,7 +7,6 @@ differ by more from one another, and are judged by a wider prior.
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +15,13 @@ from itertools import islice
 from typing import TypeVar
 
 import msgspec
-import psutil
 
 from harness.errors import HarnessError, WorkerError
 from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.measure.timing import launches_per_slot
-from harness.records.types import DeviceInfo, PairedBlock, Quad
+from harness.records.types import PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
 from harness.system.process import Failed, Request, failure
 
@@ -328,17 +326,6 @@ class PairsAhead:
     def _another(self, new: NewPair) -> TurnPair:
         self._count += 1
         return new(SIDES[self._count % 2])
-
-
-def most_ahead(device: DeviceInfo) -> int:
-    """Return how many pairs of processes may import, open the device and build before their turn: as many as
-    leave the host's processors and memory, and the card's, to those that measure.
-    """
-    if device.kind != "gpu":  # there what they import would disturb
-        return 0
-    # A framework takes a gigabyte in each process.
-    free_bytes = int(psutil.virtual_memory().available)
-    return min(3, len(os.sched_getaffinity(0)) // 4, free_bytes // 2**32, (device.memory_bytes or 0) // 2**33)
 
 
 @contextmanager

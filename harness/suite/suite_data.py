@@ -30,7 +30,7 @@ from harness.suite.layout import Order, numpy_dtype
 from harness.suite.problem import Array, Axis, Case, InOut, Input, Output, Problem, Scalar, number
 from harness.suite.reference_function import ReferenceFunction
 from harness.suite.suite import Ladder, Suite
-from harness.suite.suite_files import definition_sha256
+from harness.suite.suite_files import definition_sha256, origin_sha256
 from harness.suite.tuning import Tuning
 from harness.system.array_files import read_arrays, write_arrays
 from harness.system.cache import cache_dir
@@ -193,7 +193,11 @@ class DefinitionCall(Request[ReturnValue], frozen=True):
     """Return the hash of the files that define the suite's problem: `definition_sha256`."""
 
 
-SuiteCall = FunctionCall | DataCall | JudgeCall | DefinitionCall
+class OriginCall(Request[ReturnValue], frozen=True):
+    """Return the hash of what the suite's data and references follow from: `origin_sha256`."""
+
+
+SuiteCall = FunctionCall | DataCall | JudgeCall | DefinitionCall | OriginCall
 REFERENCE, TOLERANCE = "reference-", "-tolerance"
 """No output can be called so: they are names of Python's."""
 
@@ -245,6 +249,9 @@ class Functions:
             case DefinitionCall():
                 assert self.suite is not None, "Load comes first"
                 return ReturnValue(definition_sha256(self.suite))
+            case OriginCall():
+                assert self.suite is not None, "Load comes first"
+                return ReturnValue(origin_sha256(self.suite))
             case DataCall():
                 self._write(call.folder, self.problem.seeded(call.case, call.seed), "data()")
             case JudgeCall():

@@ -15,7 +15,7 @@ from harness.errors import ConfigError, SuiteError
 from harness.suite.kernel import Kernel
 from harness.suite.suite import Suite
 from harness.system.cache import export_root
-from harness.system.file_access import opened_beside, opened_files
+from harness.system.file_access import installed_at, opened_beside, opened_elsewhere, opened_files
 from harness.system.files import read_regular
 
 QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -196,3 +196,14 @@ def definition_sha256(suite: Suite) -> str:
             content = read_regular(path)
             found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
     return found.hexdigest()
+
+
+def origin_sha256(suite: Suite) -> str:
+    """Return a hash of what the suite's data and references follow from; empty where that is not known.
+
+    That is the suite's definition, and the packages that are installed. It is not known where Python code has
+    opened a file elsewhere. Call it in the process that has loaded the suite.
+    """
+    if opened_elsewhere(suite.root):
+        return ""
+    return hashlib.sha256(repr((definition_sha256(suite), installed_at())).encode()).hexdigest()

@@ -22,6 +22,8 @@ _FORMAT = b"harness binary 1"
 """Begins every entry. An entry that begins otherwise is another version's, and a miss."""
 EXPORTS = "commits"
 """The folder of exported commits."""
+ARRAYS = "arrays"
+"""The folder of inputs and references."""
 _EXPORT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
 """A commit, and where its submodules are not all there, which: another clone may have them."""
 

@@ -11,6 +11,7 @@ import functools
 import os
 import site
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,29 @@ def reaches_beside(folder: Path) -> bool:
     )
 
 
+_SYSTEM = tuple(
+    map(Path, ("/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sys", "/usr"))
+)
+"""Folders of the system, whose files are installed."""
+
+
+def opened_elsewhere(folder: Path) -> bool:
+    """Tell whether Python code has opened a file that is neither of the repository of `folder` nor installed.
+
+    The harness's own temporary folders and its cache are passed over.
+    """
+    repository, _ = _repository_of(_real(folder), cache_dir())
+    known = (repository or _real(folder), *_installed(), *_SYSTEM, _real(cache_dir()))
+    temporary = _real(tempfile.gettempdir())
+
+    def is_known(path: Path) -> bool:
+        if any(map(path.is_relative_to, known)):
+            return True
+        return path.is_relative_to(temporary) and path.relative_to(temporary).parts[0].startswith("harness-")
+
+    return any(path.is_file() and not is_known(path) for path in opened_files())
+
+
 @contextlib.contextmanager
 def committed(folder: Path) -> Iterator[None]:
     """Raises SuiteError, afterwards, where a commit's suite opened a file of the working tree in here."""
@@ -222,6 +246,11 @@ def _repository_of(folder: Path, cache: Path) -> tuple[Path | None, tuple[Path, 
 
 
 _HARNESS = Path(__file__).resolve().parent.parent
+
+
+def installed_at() -> tuple[tuple[str, int], ...]:
+    """Return the folders of packages, each with the time when a package was installed there or removed."""
+    return tuple((str(place), place.stat().st_mtime_ns) for place in _installed() if place.is_dir())
 
 
 @functools.cache

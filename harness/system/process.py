@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 import msgspec
 
 from harness.errors import HarnessError, Side
-from harness.system import supervisor
+from harness.system import interrupts, ready, supervisor
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
@@ -129,11 +129,18 @@ class _Child:
     """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
     def __init__(
-        self, command: Callable[[int], Sequence[str]], *, cwd: Path, env: Mapping[str, str], piped: bool
+        self,
+        command: Callable[[int], Sequence[str]],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        piped: bool,
+        module: str = "",
     ) -> None:
         """Start the process. `command` returns its words, given the number of the pipe for deadlines.
 
-        Its output is kept, but for standard output where that is `piped`, as its input is then.
+        Its output is kept, but for standard output where that is `piped`, as its input is then. Where it runs
+        a `module`, it is forked from a process that has imported the module, if there is such a process.
         """
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -141,18 +148,26 @@ class _Child:
             raise no_temporary_folder(error) from None
         control, self._control = os.pipe()
         os.set_blocking(self._control, False)
+        self._process: subprocess.Popen[bytes] | ready.ForkedProcess
+        self.why_fresh = ""
+        """Reason why the process is no fork of one that is ready; empty where there is none to tell."""
         try:
-            self._process = subprocess.Popen(
-                command(control),
-                pass_fds=[control],
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if piped else self._log,
-                stderr=self._log,
-                bufsize=0,
-                cwd=cwd,
-                env=env,
-                start_new_session=True,
-            )
+            forked = ready.fork(module, cwd, env, control, self._log) if module else ""
+            if isinstance(forked, str):
+                self.why_fresh = forked
+                self._process = subprocess.Popen(
+                    command(control),
+                    pass_fds=[control],
+                    stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if piped else self._log,
+                    stderr=self._log,
+                    bufsize=0,
+                    cwd=cwd,
+                    env=env,
+                    start_new_session=True,
+                )
+            else:
+                self._process = forked
         except BaseException:
             self._log.close()
             os.close(self._control)
@@ -208,7 +223,10 @@ class _Child:
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)
+                try:
+                    os.killpg(self._pid, number)
+                except ProcessLookupError:  # a fork that does not lead its group yet
+                    os.kill(self._pid, number)
 
     def kill_soon(self) -> None:
         """Begin to end it, with everything that it started. What it had to say on leaving is not heard."""
@@ -227,8 +245,8 @@ class _Child:
             if not ended:  # what it supervises has stopped it
                 kill_descendants(self._pid)
                 self._signal(signal.SIGKILL)
-            self._process.wait()
-        return int(self._process.returncode)
+            return self._process.wait()
+        return self._process.returncode
 
     def close(self) -> None:
         self.kill()
@@ -330,10 +348,12 @@ class Process(_Child):
         env: Mapping[str, str] | None = None,
         python: str = "",
         before: Sequence[str] = (),
+        fresh: bool = False,
     ) -> None:
         """Start the process, by `python` in place of this interpreter, which then finds this package alone.
 
-        `before` is a command that runs the command behind it, with the same input and output.
+        `before` is a command that runs the command behind it, with the same input and output. A `fresh`
+        process is no fork of one that is ready: its libraries lie in places of memory of their own.
         """
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
@@ -352,6 +372,7 @@ class Process(_Child):
                 cwd=folder,
                 env={**os.environ, **(env or {}), "PYTHONPATH": search},
                 piped=True,
+                module="" if outer or python or fresh else module,
             )
             self._folder = stack.pop_all()
         assert self._process.stdin is not None
@@ -440,6 +461,7 @@ class Process(_Child):
         poll = select.poll()
         poll.register(pipe, event)
         while True:
+            interrupts.check()
             ended = self.has_ended()  # asked first: what it wrote before its end is then in the pipe
             self.shorten_log()
             left_s = deadline - time.monotonic()
@@ -494,6 +516,12 @@ class Process(_Child):
                 os.kill(begun, relayed)
             else:
                 os.killpg(begun, ours)
+
+
+def begin_ready(modules: Sequence[str] = ready.MODULES) -> None:
+    """Start the process whose forks will run these modules, unless another user runs them."""
+    if not os.environ.get(SUITE_SOCKET):
+        ready.begin(modules, {**os.environ, "PYTHONPATH": _import_path()})
 
 
 def _import_path() -> str:

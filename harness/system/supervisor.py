@@ -232,13 +232,13 @@ def _become(command: list[str]) -> NoReturn:
         os._exit(_NOT_STARTED)
 
 
-def _run_module(module: str) -> None:
+def _run_module(module: str, *arguments: str) -> None:
     """Run a module as ``python -m`` does, without the folder of this script on the import path."""
     import runpy
 
     if not getattr(sys.flags, "safe_path", False):  # of Python 3.11
         del sys.path[0]
-    sys.argv = [module]
+    sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -247,7 +247,7 @@ def main() -> None:
     if control != NOBODY:
         supervise(int(control))
     if command[0] == "-m":
-        _run_module(command[1])
+        _run_module(*command[1:])
     else:
         _become(command)
 

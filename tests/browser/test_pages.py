@@ -207,7 +207,7 @@ def test_the_overview_says_what_is_open(pages, shown):
     naive = next(i for i, cell in enumerate(told) if CASE in cell)
     assert "and 1 more change of 1 case on 2 cards" in told[naive]
     effects = " ".join(pages.column("Open regressions", 1))
-    assert f"{MINUS}10.0" in effects
+    assert "+11.2" in effects
     assert "slower" in effects
     assert "faster" not in effects
     assert "p < 0.001" in effects
@@ -455,7 +455,7 @@ def test_a_case_tells_its_changes(pages, shown):
     assert [cell.splitlines()[0][0] for cell, _ in told] == ["C", "B", "A"]
     assert "regression" in told[-1][0]
     assert "slower" in told[-1][1]
-    assert f"{MINUS}10.0" in told[-1][1]
+    assert "+11.2" in told[-1][1]
     assert "thermal" not in pages.text("main")  # a word of the data; the reader gets "Heat"
     assert "Heat" in pages.column("Changes of this case", 3)[0]
     assert pages.painted("canvas")
@@ -793,7 +793,7 @@ def test_two_commits_are_compared_case_by_case(pages, shown):
     pages.visit("compare", left=f"{h200}@39", right=f"{h200}@40")
     told = shown.series(CASE, h200)
     values = shown.document(f"series/{told['file']}")["values"]
-    assert typeset(percent(values[40] / values[39] - 1)) in compared(pages, 3)[CASE]
+    assert typeset(percent(values[39] / values[40] - 1, sign=True)) in compared(pages, 3)[CASE]
     assert "slower" in compared(pages, 3)[CASE]
     verdicts = compared(pages, 4)
     assert verdicts.pop(CASE) == "slower beyond the noise"
@@ -938,7 +938,7 @@ def test_two_cards_are_compared_and_sorted_by_what_is_worst(pages, shown):
     pages.visit("compare", left=f"{shown.card('h200')}@newest", right=f"{shown.card('a100')}@newest")
     cells = pages.column("Both sides of every case", 3)
     assert "no figure on the right" in cells  # the A100 has no room for one of them
-    assert re.search(rf"Over 20 cases the right is {MINUS}\d+\.\d+\s% worse", pages.text(".sum"))
+    assert re.search(r"Over 20 cases the right is \d+\s% slower", pages.text(".sum"))
     assert set(pages.column("Both sides of every case", 4)) == {"slower", ""}
     pages.click("thead th:nth-child(4) button")
     sizes = [
@@ -1010,7 +1010,8 @@ def test_what_cannot_be_judged_is_grey_with_the_command_that_settles_it(browser,
         pages = Pages(browser, url)
         pages.visit("index")
         assert re.fullmatch(
-            rf"1 case became worse too lately to judge, up to {MINUS}(49|50)\.\d\s%\.", pages.text(".verdict")
+            r"1 case became worse too lately to judge, up to \+(9\d|10\d)(\.\d)?\s%\.",
+            pages.text(".verdict"),
         )
         assert pages.script("return document.querySelector('.verdict').classList.contains('unjudged')")
         assert "4 of 4 series have too few points" in pages.text(".lead")
@@ -1308,6 +1309,8 @@ def test_numbers_and_words_mean_what_they_say(pages):
         f"{MINUS}3",
     ]
     assert call("axis([0.1, 0.15, 0.2])") == ["0.10", "0.15", "0.20"]
+    assert call("axis([0, 2.5, 5, 7.5])") == ["0.0", "2.5", "5.0", "7.5"]
+    assert call("axis([0, 25, 50])") == ["0", "25", "50"]
     assert call("letter(0)") + call("letter(25)") + call("letter(26)") == "AZAA"
     assert call("probability(0.0004)") == "p < 0.001"
     assert call("probability(0.0123)") == "p = 0.012"

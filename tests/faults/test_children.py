@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,8 +16,9 @@ import psutil
 import pytest
 
 from harness.measure import protocol
-from harness.system import process, supervisor
+from harness.system import process, ready, supervisor
 from harness.system.process import LostError, Process, run_shell
+from harness.system.ready import FRESH, ForkedProcess
 from tests.support import IMPORT_PATH, write_files
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("started_workers")]
@@ -61,6 +63,14 @@ def answer(line):
 
 """
 SERVE = "\nfor line in sys.stdin:\n    answer(line)\n"
+
+
+def module(code: str) -> str:
+    """A module that does nothing when it is imported, and runs this code when it is the main one."""
+    body = textwrap.indent(code + SERVE, "    ")
+    return f"{CHILD}\ndef main():\n{body}    return 0\n\nif __name__ == '__main__':\n    sys.exit(main())\n"
+
+
 LEAVE = """\
 for work in (sleep, ignore_signals, hop, adopt):
     daemon(work)
@@ -70,14 +80,20 @@ for _ in range(50):
 """
 
 
-@pytest.fixture
-def begin(tmp_path, monkeypatch) -> Callable[[str], Process]:
-    """Starts a module with this code, under a name that no other process has."""
+@pytest.fixture(params=["started", "forked"])
+def begin(request, tmp_path, monkeypatch) -> Callable[[str], Process]:
+    """Starts a module with this code, under a name that no other process has; or forks what imported it."""
+    if request.param == "forked":
+        request.getfixturevalue("ready_workers")
 
     def start(code: str) -> Process:
-        write_files(tmp_path / "modules", {f"{name_in(tmp_path)}.py": CHILD + code + SERVE})
+        write_files(tmp_path / "modules", {f"{name_in(tmp_path)}.py": module(code)})
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
-        return Process(name_in(tmp_path))
+        if request.param == "forked":
+            process.begin_ready([name_in(tmp_path)])
+        child = Process(name_in(tmp_path))
+        assert isinstance(child._process, ForkedProcess) == (request.param == "forked"), child.why_fresh
+        return child
 
     return start
 
@@ -87,9 +103,10 @@ def name_in(folder: Path) -> str:
 
 
 def living(name: str) -> list[psutil.Process]:
-    """Processes that run a module, and their supervisors."""
+    """Processes that run a module, and their supervisors; not the template of this process's forks."""
     found = psutil.process_iter(["cmdline"])
-    return [each for each in found if name in " ".join(each.info["cmdline"] or ())]
+    template = ready._template and ready._template.pid
+    return [each for each in found if name in " ".join(each.info["cmdline"] or ()) and each.pid != template]
 
 
 @pytest.mark.parametrize("end", ["closed", "killed", "by itself"])
@@ -112,7 +129,8 @@ def test_all_that_a_process_has_left_ends_with_it(tmp_path, begin, end):
 ASKING = """\
 import os, sys, time
 from harness.measure import protocol
-from harness.system.process import Process
+from harness.system.process import Process, begin_ready
+begin_ready(sys.argv[1:])
 child = Process(sys.argv[1])
 child.ask(protocol.Timers(), 20)
 if copy := os.fork():  # has each pipe open too
@@ -131,10 +149,12 @@ def asks(code: str, word: str, modules: Path) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.parametrize("fresh", ["1", ""], ids=["started", "forked"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
-def test_all_ends_with_the_process_that_asked(tmp_path, end):
+def test_all_ends_with_the_process_that_asked(tmp_path, monkeypatch, end, fresh):
+    monkeypatch.setenv(FRESH, fresh)
     name = name_in(tmp_path)
-    write_files(tmp_path / "modules", {f"{name}.py": CHILD + "daemon(sleep)\n" + SERVE})
+    write_files(tmp_path / "modules", {f"{name}.py": module("daemon(sleep)\n")})
     with asks(ASKING, name, tmp_path / "modules") as asking:
         assert asking.stdout is not None
         copy = psutil.Process(int(asking.stdout.readline()))
@@ -161,7 +181,7 @@ child.close()
 
 def test_a_process_that_has_answered_has_no_deadline(tmp_path):
     name = name_in(tmp_path)
-    write_files(tmp_path / "modules", {f"{name}.py": CHILD + SERVE})
+    write_files(tmp_path / "modules", {f"{name}.py": module("")})
     with asks(ASKING_TWICE, name, tmp_path / "modules") as asking:
         assert asking.stdout is not None
         assert asking.stdout.readline() == b"500.0\n"
@@ -253,7 +273,7 @@ def test_an_import_path_names_no_folder_that_a_process_is_in(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"modules{os.pathsep}")
     tells = "os.write(2, repr(sys.path).encode())\n"
-    write_files(tmp_path / "modules", {f"{name_in(tmp_path)}.py": CHILD + tells + SERVE})
+    write_files(tmp_path / "modules", {f"{name_in(tmp_path)}.py": module(tells)})
     with closing(Process(name_in(tmp_path))) as child:
         child.ask(protocol.Timers(), 20)
         assert repr(str(tmp_path / "modules")) in child.log()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -15,8 +16,12 @@ import click
 import pytest
 
 from harness import cli
+from harness.device.backends import Survey
+from harness.records.types import Host
+from harness.report.document.outcome import Links
 from harness.report.pull_request.faces import faces
 from harness.report.pull_request.machine_formats import code_quality, junit, openmetrics, sarif
+from harness.report.pull_request.static_comment import static_comment
 from tests import toy
 from tests.benchmark_json import google_entry, google_file
 from tests.commits import make_project, only
@@ -36,6 +41,8 @@ from tests.synthetic_history import (
     Throttle,
     write,
 )
+from tests.test_doctor import CARD, CPU, REST, SOUND
+from tests.test_github_static import REPORT as STATIC_REPORT
 from tests.test_init_benchmarks import CL, DO_BENCH, INLINE, PYTEST
 from tests.test_pytest_plugin import bed  # noqa: F401 - a fixture
 from tests.test_rejudge import TILED, blocks, verdict
@@ -543,6 +550,46 @@ def test_asv(tmp_path):
             "regressions.xml": normal.text(f"{feed}</feed>\n", tmp_path),
         },
     )
+
+
+# The machine, of which a recorded host and card stand in
+
+
+def test_devices(harness, monkeypatch):
+    """A card, a processor, and a backend that cannot be used."""
+    surveys = [Survey("cuda", (CARD,)), Survey("opencl", (CPU,)), Survey("opengl", (), "no EGL display")]
+    monkeypatch.setattr("harness.device.backends.survey", lambda: surveys)
+    outputs = both_forms(harness, "devices", roots=())
+    monkeypatch.setattr("harness.device.backends.survey", lambda: surveys[2:])
+    hold("devices", {**outputs, "none.txt": said(harness("devices"))})
+
+
+def test_doctor(harness, monkeypatch):
+    """A machine that is fit, one whose card is hot and busy, and one whose driver answers nothing."""
+    hot = dataclasses.replace(SOUND, load_average=14.0, rest=dataclasses.replace(REST, temperature_c=83.0))
+    bad = dataclasses.replace(SOUND, device=None, rest=None, probe="", calibrated_at=None)
+    outputs: dict[str, str] = {}
+    for name, facts in {"fit": SOUND, "hot": hot, "bad": bad}.items():
+        monkeypatch.setattr("harness.cli.doctor_command.gather", lambda *_, facts=facts: facts)
+        outputs |= {f"{name}/{file}": text for file, text in both_forms(harness, "doctor", roots=()).items()}
+    hold("doctor", outputs)
+
+
+def test_machine(harness, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    host = Host(os="Linux", kernel="6.8", cpu="EPYC", cpu_count=32, memory_bytes=2**36, python="3.12.3")
+    monkeypatch.setattr("harness.integrations.asv.conf.describe_host", lambda: host)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("harness.run.device_session.find_device", lambda _: CARD)
+    outputs = both_forms(harness, "machine", roots=(tmp_path,))
+    written = (tmp_path / ".asv-machine.json").read_text(encoding="utf-8")
+    (tmp_path / ".asv-machine.json").write_text("[]", encoding="utf-8")
+    hold("machine", {**outputs, "written.json": written, "refused.txt": said(harness("machine"), tmp_path)})
+
+
+def test_static():
+    """The comment on what two commits compile to. The tables hold what the compiler at hand makes."""
+    hold("static", {"comment.md": static_comment(STATIC_REPORT, Links())})
 
 
 def test_pytest(bed):  # noqa: F811

@@ -57,27 +57,38 @@ def _backend(name: str) -> Iterator[Backend]:
         ) from error
 
 
+def devices_of(name: str) -> list[DeviceInfo]:
+    """Return the devices of a backend, without opening one. Raises DeviceError, which says what to do."""
+    with _backend(name) as backend:
+        return backend.devices()
+
+
 def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
     """Return every backend's devices, or why it has none."""
     found = []
     for name in names:
         try:
-            with _backend(name) as backend:
-                found.append(Survey(name, tuple(backend.devices())))
+            found.append(Survey(name, tuple(devices_of(name))))
         except DeviceError as error:
             found.append(Survey(name, (), error.message))
     return found
 
 
+def described(spec: str) -> DeviceInfo:
+    """Return the device that `spec` names, without opening it. Raises UsageError and DeviceError."""
+    name, index = parse_spec(spec)
+    devices = devices_of(name)
+    if index >= len(devices):
+        listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+        raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
+    return devices[index]
+
+
 def open_device(spec: str | None) -> Device:
     """Return the device that `spec` names, or the first that works. Raises UsageError and DeviceError."""
     if spec is not None:
-        name, index = parse_spec(spec)
+        name, index = parse_spec(described(spec).spec)
         with _backend(name) as backend:
-            devices = backend.devices()
-            if index >= len(devices):
-                listed = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
-                raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {listed}.")
             return backend.open_device(index)
     problems = ["No device works on this machine."]
     for name in DEFAULT_ORDER:

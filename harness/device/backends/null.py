@@ -5,19 +5,19 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
-or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
-``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
-harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
-clocks. Under ``compilers`` it may say by which factor an nvcc makes everything slower, by its path, or a
-Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a
-card is. It is what the tests run on and what a suite's author can try a pipeline with; no figure of it says
-anything about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device does
+not open any more. A kernel's text can say its time or fault itself, so that these differ from commit to
+commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the
+script may name one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then
+times vary, and the device has clocks. Under ``compilers`` it may say by which factor an nvcc makes everything
+slower, by its path, or a Python everything that it runs. Under ``uuid`` it may give the device an identity,
+by which it is locked as a card is. Under ``cards`` it may list several devices, each as a script whose keys
+take the place of the whole script's keys. It is what the tests run on and what a suite's author can try a
+pipeline with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -26,18 +26,27 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
 from harness.device.backends.null_noise import SimulatedNoise
-from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
+from harness.errors import (
+    BuildError,
+    ConfigError,
+    DeviceError,
+    LaunchError,
+    MeasureError,
+    OutOfMemoryError,
+)
 from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
+
+T = TypeVar("T")
 
 MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
@@ -48,32 +57,36 @@ _CANARY_NS = 50_000.0
 
 
 def devices() -> list[DeviceInfo]:
-    return [
-        DeviceInfo(
-            spec="null:0",
-            backend="null",
-            name="null",
-            vendor="none",
-            driver="1",
-            kind="other",
-            arch="null",
-            compute_units=1,
-            memory_bytes=MEMORY_BYTES,
-            l2_bytes=1,
-            max_threads_per_block=1024,
-            max_block=(1024, 1024, 64),
-            max_grid=(2**31 - 1, 65535, 65535),
-            max_shared_bytes=64 * 1024,
-            warp_size=32,
-            max_threads_per_sm=1024,
-            registers_per_sm=64 * 1024,
-            shared_bytes_per_sm=64 * 1024,
-        )
-    ]
+    """Return the devices of the script. Raises ConfigError for a script that cannot be read."""
+    return [_described(index, script) for index, script in enumerate(_scripts())]
 
 
-def open_device(index: int) -> NullDevice:
-    """Return the device, as the script says. Raises ConfigError for a script that cannot be read."""
+def _described(index: int, script: Mapping[str, Any]) -> DeviceInfo:
+    return DeviceInfo(
+        spec=f"null:{index}",
+        backend="null",
+        name=script.get("name", "null"),
+        uuid=script.get("uuid"),
+        vendor="none",
+        driver="1",
+        kind="other",
+        arch="null",
+        compute_units=1,
+        memory_bytes=MEMORY_BYTES,
+        l2_bytes=1,
+        max_threads_per_block=1024,
+        max_block=(1024, 1024, 64),
+        max_grid=(2**31 - 1, 65535, 65535),
+        max_shared_bytes=64 * 1024,
+        warp_size=32,
+        max_threads_per_sm=1024,
+        registers_per_sm=64 * 1024,
+        shared_bytes_per_sm=64 * 1024,
+    )
+
+
+def _scripts() -> list[Mapping[str, Any]]:
+    """Return the script of each device. Raises ConfigError for a script that cannot be read."""
     script: Any = {}
     if path := os.environ.get("HARNESS_NULL_SCRIPT"):
         try:
@@ -84,8 +97,23 @@ def open_device(index: int) -> NullDevice:
             ) from None
         if not isinstance(script, dict):
             raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
-    info = dataclasses.replace(devices()[index], name=script.get("name", "null"), uuid=script.get("uuid"))
+    return [{**script, **card} for card in script.get("cards", [{}])]
+
+
+def open_device(index: int) -> NullDevice:
+    """Return the device, as the script says. Raises ConfigError for a script that cannot be read, and
+    DeviceError for a device that was lost.
+    """
+    script = _scripts()[index]
+    info = _described(index, script)
+    if _lost_mark(info).exists():
+        raise DeviceError(f"{info.spec} ({info.name}) was lost.")
     return NullDevice(info, script)
+
+
+def _lost_mark(info: DeviceInfo) -> Path:
+    """Return the file, beside the script, that is there once a device was lost."""
+    return Path(f"{os.environ.get('HARNESS_NULL_SCRIPT', '')}.{info.spec}.lost")
 
 
 @dataclass
@@ -113,6 +141,8 @@ class NullDevice(HostMemory):
             self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
+        self.waits = 0
+        """Number of calls of synchronize()."""
         self._writes = 0
         """Number of possible changes of inputs: results are kept until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
@@ -164,7 +194,7 @@ class NullDevice(HostMemory):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         assert isinstance(built, NullBuilt)
-        _misbehave(built.fault)
+        self._misbehave(built.fault)
         self._run(built, arguments)
 
     def _run(self, built: NullBuilt, arguments: Sequence[Argument]) -> None:
@@ -186,9 +216,13 @@ class NullDevice(HostMemory):
                 view.base[: view.nbytes] = 0
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
+        return self.after_wait(self.run(built, arguments, launches))
+
+    def run(self, built: Built, arguments: Sequence[Argument], launches: int) -> float:
+        """Run launches and return the time in ns that they take together."""
         assert isinstance(built, NullBuilt)
         if built.fault != "memory":
-            _misbehave(built.fault)
+            self._misbehave(built.fault)
         self._run(built, arguments)
         if built.times_ns is not None:
             total_ns = sum(itertools.islice(built.times_ns, launches))
@@ -200,17 +234,30 @@ class NullDevice(HostMemory):
             total_ns *= 1 + _STEP * int(arguments[-1])
         if self.noise is not None:
             total_ns = self.noise.spend(total_ns / launches, launches, built.resources.binary_sha256)
-        return lambda: total_ns
+        return total_ns
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def after_wait(self, value: T) -> Callable[[], T]:
+        """Return a reader of a value. It raises MeasureError before the next synchronize(), as on a card."""
+        waits = self.waits
+
+        def read() -> T:
+            if self.waits == waits:
+                raise MeasureError("A time was read before synchronize().")
+            return value
+
+        return read
 
     def stamp(self) -> Stamping:
         now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
-        return lambda: now
+        return self.after_wait(now)
 
     def canary(self) -> Timing | None:
         if self.noise is None:
             return None
-        time_ns = self.noise.spend(_CANARY_NS, 1, "canary")
-        return lambda: time_ns
+        return self.after_wait(self.noise.spend(_CANARY_NS, 1, "canary"))
 
     def globaltimer_tick_ns(self) -> float | None:
         return None if self.noise is None else 1.0
@@ -218,20 +265,21 @@ class NullDevice(HostMemory):
     def tick_ns(self) -> float:
         return 1.0
 
+    def _misbehave(self, fault: str) -> None:
+        if fault == "lost":
+            _lost_mark(self.info).touch()
+        if fault in ("crash", "lost"):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "hang":
+            time.sleep(3600)
+        if fault == "error":
+            raise LaunchError("The null device was told to fail this launch.")
+        if fault == "memory":
+            raise OutOfMemoryError("The null device was told to run out of memory.")
+
 
 def _binary_sha256(program: Program, factor: float) -> str:
     """Two compilers make the same of a program, unless one of them makes it slower."""
     if factor == 1.0:
         return program.sha256
     return hashlib.sha256(f"{program.sha256} {factor}".encode()).hexdigest()
-
-
-def _misbehave(fault: str) -> None:
-    if fault == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if fault == "hang":
-        time.sleep(3600)
-    if fault == "error":
-        raise LaunchError("The null device was told to fail this launch.")
-    if fault == "memory":
-        raise OutOfMemoryError("The null device was told to run out of memory.")

@@ -40,6 +40,7 @@ from harness.suite.case_id import size_label
 from harness.suite.loader import load
 from harness.suite.planning import PlannedCase, divided, plan
 from harness.system import supervisor
+from harness.system.process import begin_ready
 
 ANSWERS = "harness-answers.json"
 """A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's
@@ -166,6 +167,7 @@ class SuiteTracks:
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
         config, asked = load_config(self._path()), AsvRequest.given()
         repository = Path(asked.repository) if asked.repository else None
+        begin_ready()
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
         notes: dict[str, str | bool] = {"environment": asked.environment} if asked.environment else {}

@@ -20,6 +20,7 @@ import pytest
 from harness.config import load_config
 from harness.errors import HarnessError, UsageError
 from harness.integrations.pytest.report import sentence
+from harness.integrations.pytest.session import spec_of
 from harness.integrations.pytest.slot import OPTION
 from harness.measure.protocol import SideName
 from harness.records.imports.imported import converted, loads
@@ -87,7 +88,7 @@ class TestComparison:
         config = load_config(self.place.folder)
         settings = ScriptSettings(
             suite=TESTS,
-            device=self.option("perf_device") or config.device,
+            device=spec_of(self.option, config),
             busy="fail" if self.option("perf_no_wait") else "wait",
             results=config.results_folder,
             budget_s=self.option("perf_budget"),

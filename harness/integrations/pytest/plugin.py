@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -46,6 +48,7 @@ def _value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
 _REPEATABLE: dict[str, Any] = {"action": "append", "default": []}
 _OPTIONS = {
     "--perf-device": _value("SPEC", "cuda:0, opencl:0, cpu:0 or null; default: the first that works."),
+    "--perf-gpus": _value("all|0,1", "Like cards of this machine that share the work of --perf-base."),
     "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
     "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
     "--perf-base": _value(
@@ -118,6 +121,8 @@ def _check_options(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{given[0]} cannot be used with pytest-xdist: {GpuSession.NO_XDIST}")
     if device := config.getoption("perf_device"):
         _check_device(device)
+    if gpus := config.getoption("perf_gpus"):
+        _check_cards(gpus, device, base)
 
 
 def _check_device(spec: str) -> None:
@@ -128,6 +133,23 @@ def _check_device(spec: str) -> None:
         parse_spec(spec)
     except UsageError as error:
         raise pytest.UsageError(f"--perf-device: {error.message}") from None
+
+
+def _check_cards(gpus: str, device: str | None, base: str | None) -> None:
+    from harness.errors import UsageError
+    from harness.run.several_cards import specs_of
+
+    if device:
+        raise pytest.UsageError("--perf-gpus and --perf-device each say where to work: give one of them.")
+    if base is None:
+        raise pytest.UsageError(
+            "--perf-gpus shares out the comparison of --perf-base, and without it tests are measured one by "
+            "one: give --perf-base REV, or --perf-device."
+        )
+    try:
+        specs_of(gpus)
+    except UsageError as error:
+        raise pytest.UsageError(f"--perf-gpus: {error.message}") from None
 
 
 def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
@@ -262,7 +284,8 @@ class GpuSession:
             from harness.integrations.pytest.session import CaseRunner
 
             blind = self.in_worker or self.skipped
-            self.started = CaseRunner(self.option, self.progress, self.config.rootpath, blind=blind)
+            observing = partial(_PytestProgress, self.config)
+            self.started = CaseRunner(self.option, observing, self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
 
@@ -526,18 +549,21 @@ class WithoutBenchmark:
 class _PytestProgress:
     """Shows how a comparison goes, among pytest's own lines."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    _turn: ClassVar[threading.Lock] = threading.Lock()
+    """Lock that lets one card's thread write at a time: pytest captures output by what a process has once."""
+
+    def __init__(self, config: pytest.Config, card: str = "") -> None:
+        self._config, self._prefix = config, f"{card}: " if card else ""
 
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
 
     def waiting(self, sentence: str) -> None:
-        self._say(sentence, quiet=False)
+        self._say(self._prefix + sentence, quiet=False)
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
         what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
-        self._say(f"process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
+        self._say(f"{self._prefix}process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
 
     def _say_nothing(self, *_: object) -> None:
         pass
@@ -550,7 +576,8 @@ class _PytestProgress:
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if reporter is None or (quiet and self._config.get_verbosity() < 0):
             return
-        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        disabled = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+        with self._turn, disabled:
             reporter.ensure_newline()
             reporter.write_line(line)
             reporter.flush()  # in a log too, what is waited for is told before

@@ -22,9 +22,11 @@ from harness.run.compare_settings import CompareSettings
 from harness.run.device_session import find_device
 from harness.run.pair_session import CompareObserver
 from harness.run.run import Session, SessionSettings
+from harness.run.several_cards import Card, CaseOfSuite, cases_of, find_cards, specs_of, spread
 from harness.suite import planning
 from harness.suite.planning import PlannedCase, SuitePair
 from harness.suite.problem import Case
+from harness.system.process import begin_ready
 
 CaseSide = Literal["base", "head"]
 
@@ -137,10 +139,21 @@ class MeasuredCase(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """The cases that one comparison takes together."""
+    """The cases that are compared together: in one comparison, or in one on each of several cards."""
 
     wanted: dict[str, GpuCase] = field(default_factory=dict)
-    outcome: ComparisonResult | HarnessError | None = None
+    results: tuple[ComparisonResult, ...] = ()
+    error: HarnessError | None = None
+    """Error of cases that no result has; None before they are compared, and where each case has a result."""
+
+    def result_of(self, case: str) -> ComparisonResult:
+        """Return the result that has a case. Raises the error of a case without a result."""
+        for result in self.results:
+            if any(verdict.case == case for verdict in result.verdicts):
+                return result
+        if self.error is not None:
+            raise self.error
+        return self.results[0]  # it is not for this device
 
 
 class _Silent:
@@ -155,6 +168,17 @@ class _Silent:
     opened = stage = started = finished = _say_nothing
 
 
+Observing = Callable[[str], CompareObserver]
+"""Returns the observer of a card by its spec; of the only device by no spec."""
+
+
+def spec_of(option: Callable[[str], Any], config: Config) -> str | None:
+    """Return the spec of the device, or of the first card of --perf-gpus; None for the first that works."""
+    if gpus := option("perf_gpus"):
+        return (specs_of(gpus) or ("cuda:0",))[0]
+    return option("perf_device") or config.device
+
+
 class CaseRunner:
     """Measures the cases of a session. `option` tells what pytest's command line says, by an option's name.
     `root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
@@ -162,7 +186,7 @@ class CaseRunner:
     """
 
     def __init__(
-        self, option: Callable[[str], Any], observer: CompareObserver, root: Path, *, blind: bool
+        self, option: Callable[[str], Any], observing: Observing, root: Path, *, blind: bool
     ) -> None:
         self.option = option
         self._base: str | None = option("perf_base")
@@ -173,10 +197,11 @@ class CaseRunner:
         """The cases that were measured by themselves, by the node id of their test."""
         self.notes: dict[str, None] = {}
         """Sentences that say why suites were left out."""
-        self._observer = observer
+        self._observing, self._observer = observing, observing("")
         self._blind = blind
         self._pairs: dict[Config, list[SuitePair]] = {}
         self._devices: dict[str | None, DeviceInfo | HarnessError] = {}
+        self._cards: list[Card] = []
         self._batches: dict[Hashable, _Batch] = {}
         self._stack = ExitStack()
         self._session: tuple[Hashable, Session] | None = None
@@ -206,6 +231,7 @@ class CaseRunner:
 
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
+            begin_ready()
             self._pairs[config] = (
                 [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
                 if self._base is None
@@ -230,9 +256,28 @@ class CaseRunner:
         for name in dict.fromkeys([*head, *base]):
             yield None if self._base is None else base.get(name), head.get(name)
 
+    @property
+    def cards(self) -> list[Card]:
+        """The cards of --perf-gpus; none without it. Raises UsageError for unlike cards, DeviceError."""
+        if not self._cards and (gpus := self.option("perf_gpus")):
+            found = find_cards(gpus)
+            if len({card.model for card in found}) > 1:
+                listed = "; ".join(f"{card.device.spec} is {', '.join(card.model)}" for card in found)
+                raise UsageError(
+                    f"--perf-gpus {gpus} names unlike cards, and a test has one verdict: {listed}. Name "
+                    "cards that are alike."
+                )
+            self._cards = found
+        return self._cards
+
     def device(self, config: Config) -> DeviceInfo:
-        """Return the device that a project is measured on. Raises UsageError, DeviceError."""
-        spec = self.option("perf_device") or config.device
+        """Return the device that a project is measured on, of several like cards the first.
+
+        Raises UsageError, DeviceError.
+        """
+        if self.cards:
+            return self.cards[0].device
+        spec = spec_of(self.option, config)
         if spec not in self._devices:
             try:
                 self._devices[spec] = find_device(spec)
@@ -267,7 +312,7 @@ class CaseRunner:
             self.close()
             settings = SessionSettings(
                 command="pytest",
-                device=self.option("perf_device") or case.config.device,
+                device=spec_of(self.option, case.config),
                 measure=measure,
                 timeout_s=case.config.timeout_s,
                 busy=self._busy,
@@ -295,21 +340,41 @@ class CaseRunner:
         and KeyboardInterrupt goes on.
         """
         batch = self.select(case)
-        if batch.outcome is None:
+        if not batch.results and batch.error is None:
             try:
-                batch.outcome = self._compare(list(batch.wanted.values()))
+                self._compare(batch)
             except HarnessError as error:
-                batch.outcome = error
-        if isinstance(batch.outcome, HarnessError):
-            raise batch.outcome
-        if batch.outcome.interrupted:
+                batch.error = error
+        found = batch.result_of(case.case.id)
+        if any(result.interrupted for result in batch.results):
             raise KeyboardInterrupt
-        return batch.outcome
+        return found
 
-    def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
+    def _compare(self, batch: _Batch) -> None:
+        cases = list(batch.wanted.values())
+        if not self.cards:
+            batch.results = (self._compared_on(spec_of(self.option, cases[0].config), cases, self._observer),)
+            return
+
+        def listed(_device: DeviceInfo) -> list[CaseOfSuite]:
+            return cases_of(0, [case.planned for case in cases])
+
+        def measure(card: Card, _suite: int, ids: frozenset[str]) -> ComparisonResult:
+            spec = card.device.spec
+            return self._compared_on(spec, [c for c in cases if c.case.id in ids], self._observing(spec))
+
+        found = spread(self.cards, listed, measure)
+        batch.results = tuple(result for _, result in found.results)
+        for lost in found.lost:
+            self._observer.waiting(lost.message)
+            batch.error = batch.error or lost.error
+
+    def _compared_on(
+        self, device: str | None, cases: Sequence[GpuCase], observer: CompareObserver
+    ) -> ComparisonResult:
         config, pair, wanted = cases[0].config, cases[0].pair, cases[0].options
         settings = CompareSettings(
-            device=self.option("perf_device") or config.device,
+            device=device,
             margin=wanted.margin,
             tolerance=wanted.tolerance,
             l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
@@ -317,7 +382,7 @@ class CaseRunner:
             busy=self._busy,
             results=config.results_folder,
         )
-        with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
+        with Comparing(pair.base, pair.head, settings, observer) as comparing:
             return comparing.run(
                 [case.base for case in cases if case.base], [case.head for case in cases if case.head]
             )
@@ -325,13 +390,13 @@ class CaseRunner:
     @property
     def broken(self) -> bool:
         """Tell whether a comparison failed to run."""
-        return any(isinstance(batch.outcome, HarnessError) for batch in self._batches.values())
+        return any(batch.error is not None for batch in self._batches.values())
 
     @property
     def compared(self) -> Iterator[tuple[ComparisonResult, dict[str, GpuCase]]]:
         for batch in self._batches.values():
-            if isinstance(batch.outcome, ComparisonResult):
-                yield batch.outcome, batch.wanted
+            for result in batch.results:
+                yield result, batch.wanted
 
 
 def _measure_settings(case: GpuCase, rounds: int | None) -> MeasureSettings:

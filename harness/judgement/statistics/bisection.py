@@ -1,12 +1,19 @@
-"""Which of many commits made a change: what answers of any sureness say together, and what to ask next. Pure.
+"""The steps that comparisons of commits tell of, and the pair to compare next. Pure.
 
-Positions are commits in order, 0 the one that is good; the suspects are 1 to count. An answer is of a pair of
-positions: how likely the change lies between them. Each is held to be wrong once in a thousand at the least,
-however clear it is, so that what comes later can overrule it; less often only where it is just what is
-expected, as what is wrong is so by any amount (Box & Tiao, Biometrika 55 (1968) 119-129). It is probabilistic
-bisection (Horstein, IEEE Transactions on Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson,
-SIAM Journal on Control and Optimization 51 (2013) 2261-2279). With clear answers it asks what bisection by
-halves does.
+Positions are commits in order: 0 is GOOD, and commits 1 to N are suspects. An answer is the measured change
+between two positions, with its deviation. All changes are logarithms of ratios.
+
+An explanation is a set of at most three commits that each made a step, with or without a creep. In a creep
+every commit adds a little: its levels are a slope and a Brownian motion. Steps and slope have a normal prior
+as wide as the whole change, so an explanation's likelihood is a normal distribution's, in closed form. Bayes'
+rule weighs all explanations against each other. This is Bayesian variable selection (Mitchell & Beauchamp,
+Journal of the American Statistical Association 83 (1988) 1023-1032), applied to change points (Fearnhead,
+Statistics and Computing 16 (2006) 203-213). One answer may be wrong, and then lie anywhere (Box & Tiao,
+Biometrika 55 (1968) 119-129).
+
+The next question halves the suspicion of one step: probabilistic bisection (Horstein, IEEE Transactions on
+Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson, SIAM Journal on Control and Optimization 51
+(2013) 2261-2279).
 """
 
 from __future__ import annotations
@@ -15,20 +22,33 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import entr, expit, ndtr
 
 SURE = 0.99
-"""Probability that the named suspects must have together."""
+"""Smallest probability at which a commit is named."""
 BELIEVED = 0.999
-"""The most that an answer is believed, either way, unless it is just what is expected of one of the ends."""
+"""Probability that an answer is right."""
 _WRONG_BY = 3.0
-"""The span, in changes, over which answers that are wrong lie anywhere."""
-_MOST_TIMES = 100.0
-"""Largest factor by which the doubt in an answer shrinks if it is just what an end would give."""
+"""Width of the range in which wrong answers lie, in whole changes."""
+_UNEVEN = 1 / 24
+"""Deviation of levels that no step explains, in whole changes. Commits change a time by a little each."""
+_CREEP = 0.05
+"""Prior probability of a creep without a step."""
+_WITH_CREEP = 0.05
+"""Prior probability of a creep beside steps."""
+_WANDERS = 0.3
+"""Deviation of a creep from its slope, over all commits, in whole changes."""
+_SHARE = 0.5
+"""Smallest size of a step beside a creep, in whole changes. The creep holds smaller ones."""
+_STEPS = {1: 0.85, 2: 0.1, 3: 0.05}
+"""Prior probability of each number of steps."""
+_MATTERS = 1 / 6
+"""Smallest size of a step that an answer must not leave out, in whole changes."""
 UNLIKELY = 1e-4
 """Prior weight of a commit that touches nothing compiled, beside 1 for a commit that does."""
 MOST_ASKED = 3
@@ -48,13 +68,206 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """An answer: the probability that the change is after one position, and at the other or before."""
+class Answer:
+    """The measured change between two positions, and its standard deviation."""
 
     after: int
     upto: int
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class SoughtStep:
+    """A step whose commit is searched."""
+
+    likely: Floats
+    """Probability that each suspect made it. They sum to 1."""
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Gaps between compared positions that each hold a step, and the probability of that."""
+
+    gaps: tuple[int, ...]
+    sizes: tuple[float, ...]
     chance: float
-    believed: float = BELIEVED
+    creep: bool
+    """True if commits that made no step added a little each."""
+    crept: bool
+    """True if such a creep made the change: no step makes half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beliefs:
+    """All explanations of the answers."""
+
+    prior: Floats
+    whole: float
+    """Size of the whole change."""
+    positions: tuple[int, ...]
+    """Positions that were compared. Gap 0 is between the first two."""
+    explanations: tuple[Explanation, ...]
+
+    @property
+    def creep(self) -> float:
+        """Return the probability of a creep in which no commit made half of the change."""
+        return sum(each.chance for each in self.explanations if each.crept)
+
+    def steps(self) -> list[SoughtStep]:
+        """Return the steps that matter of the likeliest number of steps, in order of their commits."""
+        by_count: dict[int, list[Explanation]] = {}
+        for each in self._by_steps:
+            by_count.setdefault(len(each.gaps), []).append(each)
+        some = max(by_count.values(), key=lambda some: sum(each.chance for each in some))
+        steps = [self._step(some, number) for number in range(len(some[0].gaps))]
+        largest = max(abs(step.size) for step in steps)
+        return [step for step in steps if abs(step.size) >= min(_MATTERS * self.whole, largest)]
+
+    @property
+    def _by_steps(self) -> list[Explanation]:
+        return [each for each in self.explanations if not each.crept]
+
+    def _step(self, some: Sequence[Explanation], number: int) -> SoughtStep:
+        likely = np.zeros_like(self.prior)
+        size, total = 0.0, sum(each.chance for each in some)
+        for each in some:
+            suspects = slice(*self.positions[each.gaps[number] : each.gaps[number] + 2])
+            likely[suspects] += each.chance * self.prior[suspects] / self.prior[suspects].sum()
+            size += each.chance * each.sizes[number]
+        return SoughtStep(likely / likely.sum(), size / total)
+
+    def holds(self, after: int, upto: int) -> float:
+        """Return the probability that a commit after one position, up to another, made a step."""
+        inside = [
+            self.prior[max(after, low) : max(min(upto, high), after, low)].sum() / self.prior[low:high].sum()
+            for low, high in pairwise(self.positions)
+        ]
+        return math.fsum(
+            each.chance * (1 - math.prod(1 - inside[gap] for gap in each.gaps)) for each in self._by_steps
+        )
+
+    def others(self, blocks: Sequence[Block]) -> float:
+        """Return the probability that a commit outside some blocks made a step that matters."""
+        outside = {
+            gap
+            for gap, (low, high) in enumerate(pairwise(self.positions))
+            if not any(block.after <= low and high <= block.upto for block in blocks)
+        }
+        return math.fsum(
+            each.chance
+            for each in self.explanations
+            if any(
+                gap in outside and abs(size) > _MATTERS * self.whole
+                for gap, size in zip(each.gaps, each.sizes, strict=True)
+            )
+        )
+
+    def doubt(self, after: int, upto: int) -> float:
+        """Return the standard deviation of a pair's change among explanations by steps."""
+        values = [
+            sum(
+                size
+                for gap, size in zip(each.gaps, each.sizes, strict=True)
+                if after <= self.positions[gap] < upto
+            )
+            for each in self._by_steps
+        ]
+        chances = np.array([each.chance for each in self._by_steps])
+        mean = np.average(values, weights=chances)
+        return float(np.sqrt(np.average((np.array(values) - mean) ** 2, weights=chances)))
+
+
+def beliefs(prior: Floats, answers: Sequence[Answer]) -> Beliefs:
+    """Weigh all explanations. `prior` is the weight of each suspect; the first answer is of BAD over GOOD."""
+    whole = abs(answers[0].value)
+    ends = np.array([(each.after, each.upto) for each in answers])
+    positions = np.unique(ends)
+    starts = positions[:-1]
+    measured = _Measured(
+        spans=((ends[:, :1] <= starts) & (starts < ends[:, 1:])).astype(np.float64),
+        weights=np.add.reduceat(prior, starts) / prior.sum(),
+        values=np.array([each.value / whole for each in answers]),
+        variances=np.array([(each.deviation / whole) ** 2 + _UNEVEN**2 for each in answers]),
+    )
+    most = min(len(_STEPS), starts.size)
+    some = [_weighed(measured, 0, 1.0, _CREEP)]
+    for count in range(1, most + 1):
+        some.append(_weighed(measured, count, 0.0, (1 - _CREEP - _WITH_CREEP) * _STEPS[count]))
+        some.append(_weighed(measured, count, 1.0, _WITH_CREEP * _STEPS[count]))
+    total = np.logaddexp.reduce(np.concatenate([weighed.logs for weighed in some]))
+    explanations = tuple(
+        Explanation(
+            tuple(gaps),
+            tuple(whole * size for size in sizes),
+            math.exp(log - total),
+            creep=weighed.creep > 0,
+            crept=weighed.creep > 0 and all(abs(size) < _SHARE for size in sizes),
+        )
+        for weighed in some
+        for gaps, sizes, log in zip(
+            weighed.gaps.tolist(), weighed.sizes.tolist(), weighed.logs.tolist(), strict=True
+        )
+    )
+    return Beliefs(prior, whole, tuple(positions.tolist()), explanations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Answers in whole changes."""
+
+    spans: Floats
+    """1 where the pair of an answer (row) spans a gap (column)."""
+    weights: Floats
+    """Prior probability that a step is in a gap."""
+    values: Floats
+    variances: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Sets of gaps, one a row, the likeliest sizes of their steps, and the logarithms of their weights."""
+
+    gaps: NDArray[np.intp]
+    sizes: Floats
+    logs: Floats
+    creep: float
+
+
+def _weighed(measured: _Measured, count: int, creep: float, chance: float) -> _Weighed:
+    """Weigh all sets of so many gaps, with each answer as the wrong one. `chance` is their prior in all."""
+    choices = list(combinations(range(measured.weights.size), count))
+    gaps = np.array(choices, dtype=np.intp).reshape(len(choices), count)
+    prior = np.log(measured.weights[gaps]).sum(axis=1) + math.lgamma(count + 1) + math.log(chance)
+    logs, sizes = [], []
+    for wrong in range(measured.values.size):
+        right = np.arange(measured.values.size) != (wrong or -1)  # the first answer is never wrong
+        log, size = _likelihoods(measured, gaps, creep, right)
+        logs.append(log + prior + math.log((1 - BELIEVED) / _WRONG_BY if wrong else BELIEVED))
+        sizes.append(size)
+    total = np.logaddexp.reduce(logs)
+    mean = np.einsum("vs,vsn->sn", np.exp(np.array(logs) - total), np.array(sizes))
+    return _Weighed(gaps, mean, total, creep)
+
+
+def _likelihoods(
+    measured: _Measured, gaps: NDArray[np.intp], creep: float, right: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Return the logarithm of each set's likelihood, and the likeliest sizes of its steps."""
+    spans, values = measured.spans[right], measured.values[right]
+    along = spans @ measured.weights
+    wandering = _WANDERS**2 * (spans * measured.weights) @ spans.T
+    covariance = np.diag(measured.variances[right]) + creep * (np.outer(along, along) + wandering)
+    root = np.linalg.cholesky(covariance)
+    white = solve_triangular(root, np.column_stack((spans, values)), lower=True)
+    spans, values = white[:, :-1], white[:, -1]
+    gram, along = spans.T @ spans, (spans.T @ values)[gaps]
+    inner = gram[gaps[:, :, None], gaps[:, None, :]] + np.eye(gaps.shape[1])
+    sizes: Floats = np.linalg.solve(inner, along[:, :, None])[:, :, 0]
+    gain = (along * sizes).sum(axis=1) - np.linalg.slogdet(inner)[1]
+    none = values @ values + 2 * np.log(np.diag(root)).sum() + values.size * math.log(2 * math.pi)
+    return (gain - none) / 2, sizes
 
 
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
@@ -73,32 +286,7 @@ def chance_of(effect: float, low: float, high: float, whole: float, reach: float
     return min(chances, key=lambda chance: abs(chance - 0.5))
 
 
-def believed(low: float, high: float, whole: float) -> float:
-    """Return the most that an effect with such an interval is believed. All are logarithms of ratios.
-
-    A wrong one lies anywhere, so seldom where the interval holds just what is expected of one of the ends.
-    """
-    if not whole or not (low <= 0 <= high or low <= whole <= high):
-        return BELIEVED
-    span = max(high - low, 1e-300)
-    times = min(max(_WRONG_BY * abs(whole) / span, 1.0), _MOST_TIMES)
-    return 1 - (1 - BELIEVED) / times
-
-
-def beliefs(prior: Floats, answers: Collection[Observation]) -> Floats:
-    """Return how likely each suspect is: the first is position 1. They sum to 1."""
-    logs = np.log(prior)
-    for answer in answers:
-        chance = min(max(answer.chance, 1 - answer.believed), answer.believed)
-        inside = np.zeros(prior.size, dtype=np.bool_)
-        inside[answer.after : answer.upto] = True
-        logs += np.where(inside, np.log(chance), np.log1p(-chance))
-    likely: Floats = np.exp(logs - logs.max())
-    likely /= likely.sum()
-    return likely
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Block:
     """Suspects that no answer so far can tell apart: after one position, up to another."""
 
@@ -144,11 +332,12 @@ def questions(
     broken: Collection[int],
     asked: Counter[Pair],
     devices: int = 1,
+    base: int = 0,
 ) -> list[Pair]:
-    """Return the pairs to compare next, one for each device at the most; none where all is said that can be.
+    """Return the pairs to compare next, at most one for each device; none where the answers say enough.
 
-    `cuts` are the positions worth asking for, `measurable` all that can be, in order. Beside `broken`
-    ones, which cannot, others are likely broken too.
+    `likely` is of one step, and `base` a position before it. `cuts` are the positions worth asking for,
+    `measurable` all that can be compared, in order. Positions near a `broken` one are likely broken too.
     """
     top = likeliest(likely, cuts)
     check = nearest_before(top.upto, measurable), top.upto
@@ -157,7 +346,9 @@ def questions(
     if top.mass >= SURE:
         return []
     chosen: list[Pair] = []
-    levels = [(mass, pair) for mass, pair in _levels(blocks(likely, cuts)) if _TELLS < mass < 1 - _TELLS]
+    levels = [
+        (mass, pair) for mass, pair in _levels(blocks(likely, cuts), base) if _TELLS < mass < 1 - _TELLS
+    ]
     for number in range(devices):
         target = (number + 1) / (devices + 1)
         options = [
@@ -185,10 +376,10 @@ def _builds(position: int, broken: Collection[int]) -> float:
     return 1.0 - _STAYS_BROKEN ** min(abs(position - each) for each in broken)
 
 
-def _levels(found: Sequence[Block]) -> list[tuple[float, Pair]]:
+def _levels(found: Sequence[Block], base: int) -> list[tuple[float, Pair]]:
     """Return the positions that can be measured, with the probability that each is bad.
 
-    A position is compared with the good end. Where the last block before it has nearly all of the
+    A position is compared with the base. Where the last block before it has nearly all of the
     probability, it is compared with the start of that block: if it is bad, no check remains.
     """
     levels: list[tuple[float, Pair]] = []
@@ -196,5 +387,5 @@ def _levels(found: Sequence[Block]) -> list[tuple[float, Pair]]:
     for block in found[:-1]:
         mass += block.mass
         alone = block.mass >= _ALL_BUT * mass
-        levels.append((mass, (block.after if alone else 0, block.upto)))
+        levels.append((mass, (block.after if alone else base, block.upto)))
     return levels

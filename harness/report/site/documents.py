@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.figures import SeriesCase
+from harness.history.figures import SeriesCase, timed_effect
 from harness.history.reading import sentence
 from harness.history.row_summary import summary_of
 from harness.history.sources.our_records import Commits
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
-from harness.numbers import counted
+from harness.numbers import counted, percent
 from harness.records.record_files import RunResult
 from harness.records.types import Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
@@ -359,7 +359,7 @@ _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 def atom(
     events: Sequence[Mapping[str, Any]],
     cards: Sequence[tuple[str, str]],
-    cases: Sequence[str],
+    cases: Sequence[SeriesCase],
     project: str,
     generated_at: str,
 ) -> bytes:
@@ -379,7 +379,10 @@ def atom(
 
 
 def _entry(
-    feed: ET.Element, event: Mapping[str, Any], cards: Sequence[tuple[str, str]], cases: Sequence[str]
+    feed: ET.Element,
+    event: Mapping[str, Any],
+    cards: Sequence[tuple[str, str]],
+    cases: Sequence[SeriesCase],
 ) -> None:
     worst, suspect = event["worst"], event["suspects"][0]
     file, name = cards[worst["card"]]
@@ -389,11 +392,12 @@ def _entry(
     what = "unjudged" if event["state"] == "unjudged" else f"{event['kind']}{state}"
     more = event["changes"] - 1
     others = f", and {more} more on {counted(len(event['cards']), 'card')}" if more else ""
-    _add(entry, "title", f"{what}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
+    change = percent(timed_effect(worst["effect"], case), sign=True)
+    _add(entry, "title", f"{what}: {case.name} on {name} {change}{others}")
     _add(entry, "id", f"urn:gpu-harness:event:{event['id']}")
     time = dt.datetime.fromtimestamp(suspect["time"], tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
-    place = urlencode({"card": file, "case": case, "change": worst["id"]}, errors="replace")
+    place = urlencode({"card": file, "case": case.name, "change": worst["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")
     commit = f"{suspect['hash'][:10]} {suspect['subject']} ({suspect['author']})"
     among = "" if event["commits"] == 1 else f"One of {event['commits']} commits, perhaps "

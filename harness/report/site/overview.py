@@ -82,7 +82,7 @@ class Overview:
         names = [(card.file, card.gpu or card.name) for card in self.cards]
         self.site.put(
             "feed.xml",
-            atom(fed, names, [case.name for case in self.cases], about["project"], about["generated_at"]),
+            atom(fed, names, self.cases, about["project"], about["generated_at"]),
         )
         for (file, name), status in zip(names, statuses, strict=True):
             self.site.write_json(f"badges/{file}.json", badge(name, status))

@@ -15,13 +15,19 @@ from harness.records.types import Effect
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_out
 from harness.report.words.of_verdict import effect_figure
-from harness.run.bisect.search import BisectResult, Looked
+from harness.run.bisect.search import BisectResult, FoundStep, Looked
 from harness.suite.case_id import in_short
 from harness.system.git import Commit
 from harness.system.texts import harmless
 
-SCHEMA_VERSION = 1
-_MARKS = {"good": "unchanged", "bad": "regression", "unsure": "inconclusive", "skipped": "failed"}
+SCHEMA_VERSION = 2
+_MARKS = {
+    "good": "unchanged",
+    "part": "regression",
+    "bad": "regression",
+    "unsure": "inconclusive",
+    "skipped": "failed",
+}
 _SUSPECTS = 20
 """The most that are listed."""
 
@@ -35,7 +41,11 @@ def exit_code(result: BisectResult) -> ExitCode:
 
 
 def as_json(result: BisectResult) -> dict[str, Any]:
-    """Effects are shares."""
+    """Return the document of a bisection. Effects are shares.
+
+    Schema 2: `steps` with their own suspects, sureness and comparison, in place of `suspects` and `step`; the
+    outcome `creep` with `largest_share`; the side `part`.
+    """
     return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(result)}
 
 
@@ -84,32 +94,69 @@ def _lines(result: BisectResult) -> Iterator[Text]:
     if result.outcome == "nothing":
         yield Text(f"Nothing to bisect: BAD is no other than GOOD{_by(result)}.", style="bold")
         return
-    if not result.suspects:
+    if result.outcome == "creep":
+        yield from _creep(result)
+        return
+    if not result.steps:
         why = f" ({result.ends.reason})" if result.ends else ""
         yield Text(f"Whether BAD differs from GOOD cannot be told{why}{_by(result)}.", style="bold")
         return
-    whole = result.ends.effect.effect if result.ends and result.ends.effect else 0.0
-    word = "slower" if whole > 0 else "faster"
-    sure = f"{math.floor(1000 * result.sure) / 10:g} % sure"
-    if result.outcome == "found":
-        (commit,) = result.suspects
-        yield Text(f"{commit.hash[:10]} made {in_short(result.case)} {word}, {sure}.", style="bold")
-        yield _who(commit)
+    case = in_short(result.case)
+    if len(result.steps) == 1:
+        yield from _step(result, result.steps[0], f"{case} {_slower(result)}")
     else:
-        many = counted(len(result.suspects), "commit")
-        some = f"One of {many}" if result.sure else f"Several of {many}"
-        told = f", {sure}:" if result.sure else ":"
-        yield Text(f"{some} made {in_short(result.case)} {word}{told}", style="bold")
-        for commit in result.suspects[:_SUSPECTS]:
-            yield _who(commit)
-        if len(result.suspects) > _SUSPECTS:
-            yield Text(f"  and {len(result.suspects) - _SUSPECTS} more.")
-    if result.step and result.step.effect:
-        unit = ", in cycles" if result.ruler == "cycles" else ""
-        against = result.step.against.hash[:10]
-        yield Text(f"Against {against}, right before: {moved(result.step.effect, 'slower', 'faster')}{unit}.")
+        count = len(result.steps)
+        yield Text(f"At least {count} commits changed {case}, in all {_of_all(result)}.", style="bold")
+        for step in result.steps:
+            change = f"{percent(abs(step.change))} {'slower' if step.change > 0 else 'faster'}"
+            yield from _step(result, step, f"it {change}")
     for note in result.notes:
         yield Text(note, style="yellow")
+
+
+def _creep(result: BisectResult) -> Iterator[Text]:
+    whole = result.ends.effect.effect if result.ends and result.ends.effect else 0.0
+    each = percent(math.expm1(math.log1p(whole) / result.commits), sign=True)
+    yield Text(
+        f"A creep, no single commit: {in_short(result.case)} became {_of_all(result)} over "
+        f"{counted(result.commits, 'commit')}, {_sure(result.sure)}.",
+        style="bold",
+    )
+    yield Text(
+        f"That is {each} a commit. No commit made more than {percent(result.largest_share)} of the change."
+    )
+
+
+def _of_all(result: BisectResult) -> str:
+    effect = result.ends.effect if result.ends else None
+    return moved(effect, "slower", "faster") if effect else _slower(result)
+
+
+def _slower(result: BisectResult) -> str:
+    whole = result.ends.effect.effect if result.ends and result.ends.effect else 0.0
+    return "slower" if whole > 0 else "faster"
+
+
+def _sure(chance: float) -> str:
+    return f"{math.floor(1000 * chance) / 10:g} % sure"
+
+
+def _step(result: BisectResult, step: FoundStep, made: str) -> Iterator[Text]:
+    sure = _sure(step.sure)
+    if len(step.suspects) == 1:
+        yield Text(f"{step.suspects[0].hash[:10]} made {made}, {sure}.", style="bold")
+    else:
+        yield Text(f"At least one of {len(step.suspects)} commits made {made}, {sure}:", style="bold")
+    for commit in step.suspects[:_SUSPECTS]:
+        yield _who(commit)
+    if len(step.suspects) > _SUSPECTS:
+        yield Text(f"  and {len(step.suspects) - _SUSPECTS} more.")
+    if step.comparison and step.comparison.effect:
+        unit = ", in cycles" if result.ruler == "cycles" else ""
+        against = step.comparison.against.hash[:10]
+        yield Text(
+            f"Against {against}, right before: {moved(step.comparison.effect, 'slower', 'faster')}{unit}."
+        )
 
 
 def _by(result: BisectResult) -> str:

@@ -24,6 +24,7 @@ TRUSTED = 0.005
 
 def as_json(result: CalibrationResult) -> dict[str, Any]:
     return {
+        "device": result.device,
         "calibration": result.calibration,
         "false_alarm_bound": _bound(result.calibration),
         "same": list(map(with_sentence, result.same)),
@@ -69,6 +70,7 @@ def _noise_table(result: CalibrationResult) -> Sheet:
     words = {True: "yes", False: "no", None: ""}
     capped = [words[noise.power_capped if noise else None] for noise in known]
     return Sheet(
+        title=f"{result.device.name} ({result.device.spec})",
         columns=[
             Column("kernel", [trial[0].kernel for trial in trials], text=True),
             Column("size", [size_label(trial[0].sizes) for trial in trials]),
@@ -79,7 +81,7 @@ def _noise_table(result: CalibrationResult) -> Sheet:
             Column("MHz", [clock(noise.sm_clock_mhz if noise else None) for noise in known], spare=1),
             Column("exponent", exponents, spare=2),
             Column("power cap", capped),
-        ]
+        ],
     )
 
 

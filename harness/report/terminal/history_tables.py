@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from harness.errors import ExitCode
-from harness.history.changes import Analysed, Change
+from harness.history.changes import Analysed, Change, timed
 from harness.history.events import Event, settling
-from harness.history.figures import SeriesCase
+from harness.history.figures import SeriesCase, is_speed
 from harness.history.reading import CardHistory, History, sentence
 from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Stated
@@ -229,7 +229,7 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
     if title:
         out.print(title, style="bold")
     shown = events[:room]
-    heads = [_head(event, history.commits) for event in shown]
+    heads = [_head(event, history) for event in shown]
     whys = [_why(event) for event in shown]
     columns = max(map(len, heads), default=0) + 2, max(map(len, whys), default=0) + 2
     # A wide terminal has the name on the first line, and facts side by side.
@@ -254,10 +254,11 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
         out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
 
 
-def _head(event: Event, commits: Commits) -> Text:
+def _head(event: Event, history: History) -> Text:
     """Return the state of an event, its size and its commits."""
+    change = timed(event.worst.change, history.cases[event.worst.change.case])
     state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
-    told = f"{_effect(event.worst.change):>{_EFFECT}}  {_commits_of(event, commits)}"
+    told = f"{_effect(change):>{_EFFECT}}  {_commits_of(event, history.commits)}"
     return Text.assemble(styled(f"{state:{_STATE}} ", _MARKS.get(state, state)), told)
 
 
@@ -378,7 +379,7 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         for event in events
     ]
     heads = [
-        f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event)}"
+        f"{what:{_WHAT}}{_where(event, commits)} {_sizes(event, history)}"
         for event, what in zip(events, whats, strict=True)
     ]
     cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), out.width * 3 // 8)
@@ -397,10 +398,11 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
         out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
 
 
-def _sizes(event: Event) -> str:
+def _sizes(event: Event, history: History) -> str:
     if not all(each.change.before for each in event.changes):
         return _effect(event.worst.change)
-    effects = sorted(each.change.effect for each in event.changes)
+    changes = (timed(each.change, history.cases[each.change.case]) for each in event.changes)
+    effects = sorted(change.effect for change in changes)
     low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
@@ -412,7 +414,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
     for one in card.failing:
         out.print(_failed([one.case], _span(one.good, one.bad, commits)))
     if card.changes:
-        print_out(_changes(card.changes, commits))
+        print_out(_changes(card.changes, card.cases, commits))
     cases = card.cases
     for each in card.changes:
         # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
@@ -441,8 +443,8 @@ def _title(card: CardHistory, commits: Commits) -> str:
     return f"{name}: {counts}{_newest_hash(_newest(card), commits)}"
 
 
-def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
-    changes = [each.change for each in shown]
+def _changes(shown: Sequence[Stated], cases: Mapping[str, SeriesCase], commits: Commits) -> Sheet:
+    changes = [timed(each.change, cases[each.change.case]) for each in shown]
     states = [each.state or each.change.kind for each in shown]
     names = distinct((change.case for change in changes), max(_CLIP, console().width - _BESIDE_CASE))
     halves = ["unsure" if is_unsure(each) else percent_figure(half_width(each)) for each in changes]
@@ -538,7 +540,10 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
         "likeliest": [commits[at].hash for at in event.suspects[: event.likely][:_LIKELIEST]],
         "accused": None if event.accused is None else commits[event.accused].hash,
         "surroundings": event.surroundings,
-        "worst": fields_of(worst, "case", "card", "effect"),
+        "worst": {
+            **fields_of(worst, "case", "card", "effect"),
+            "time_effect": _time_json(worst, history.cases[worst.case])["time_effect"],
+        },
         "cards": event.cards,
         "cases": event.cases,
         "changes": [each.change.id for each in event.changes],
@@ -588,6 +593,13 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
     }
 
 
+def _time_json(change: Change, case: SeriesCase) -> dict[str, float | None]:
+    """Return the change of time, of a time or a rate; None of other figures."""
+    found = timed(change, case)
+    effects = (found.effect, found.low, found.high) if is_speed(case) else (None, None, None)
+    return dict(zip(("time_effect", "time_low", "time_high"), effects, strict=True))
+
+
 def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, Any]:
     change = each.change
     return {
@@ -597,6 +609,7 @@ def _change_json(each: Stated, case: SeriesCase, commits: Commits) -> dict[str, 
         "direction": case.direction,
         "unit": case.unit,
         **fields_of(change, *_FIGURES),
+        **_time_json(change, case),
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape, render
@@ -76,7 +77,21 @@ class DeviceProgress:
         self.name = ""
         self.began = 0.0
         self.device = ""
-        self._run: set[tuple[str, str]] = set()
+        self.card = ""
+        """Spec of the card, where several are shown; empty for the only device."""
+        self._run: set[tuple[str, str, str]] = set()
+
+    def of_card(self, spec: str) -> Self:
+        """Return an observer of one of several cards, with a bar of its own in the same display."""
+        one = copy.copy(self)
+        one.card = spec
+        one.task = self.progress.add_task(f"{spec} waiting", total=None, note="")
+        self.progress.update(self.task, visible=False)
+        return one
+
+    def show(self, description: str, **more: Any) -> None:
+        """Describe on the bar what the device does."""
+        self.progress.update(self.task, description=f"{self.card} {description}".lstrip(), **more)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -87,28 +102,33 @@ class DeviceProgress:
 
     def opened(self, device: DeviceInfo) -> None:
         if device.spec != self.device:
-            self.waiting(f"Device: {device.spec}, {device.name}")
+            self._print(f"Device: {device.spec}, {device.name}")
         self.device = device.spec
 
     def waiting(self, sentence: str) -> None:
-        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        self._print(f"{self.card}: {sentence}" if self.card else sentence)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def stage(self, stage: str) -> None:
         if (
             stage.startswith("running ")
             and not self.console.is_terminal
-            and (self.name, stage) not in self._run
+            and (self.card, self.name, stage) not in self._run
         ):
-            self._run.add((self.name, stage))  # a build of a minute, in a log that would stay silent
+            self._run.add(
+                (self.card, self.name, stage)
+            )  # a build of a minute, in a log that would stay silent
             self.waiting(f"{render(self.name).plain}: {stage}" if self.name else stage)
-        self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
+        self.show(f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
 
 class ProgressObserver(DeviceProgress):
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
         self.name = planned.case.short_id
         self.began = time.monotonic()
-        self.progress.update(self.task, description=self.name, completed=number - 1, total=total)
+        self.show(self.name, completed=number - 1, total=total)
 
     def finished(self, row: Row) -> None:
         self.progress.advance(self.task)
@@ -128,13 +148,13 @@ class CompareProgress(DeviceProgress):
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
         self.label = f"process {number}" + _PURPOSES[purpose]
         self.began = time.monotonic()
-        self.progress.update(self.task, description=self.label, completed=0, total=cases)
+        self.show(self.label, completed=0, total=cases)
         if not self.console.is_terminal:
             self.waiting(f"{self.label}: {counted(cases, 'case')}")
 
     def started(self, case: str) -> None:
         self.name = f"{self.label}: {escape(case)}"
-        self.progress.update(self.task, description=self.name)
+        self.show(self.name)
 
     def measured(self, case: str) -> None:  # noqa: ARG002 - a bar moves whatever the case
         self.progress.advance(self.task)

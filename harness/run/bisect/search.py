@@ -1,8 +1,8 @@
-"""Which commit between two made a case slower or faster: pairs of commits compared until one is left.
+"""The search for the commits between two that made a case slower or faster.
 
-Every commit is held against the good one, as the question is on which side of half the change it lies; the
-suspect that is left, against what is right before it, unless that follows from what both are over the good
-one. `harness.judgement.statistics.bisection` works out what to ask and how sure the answers are, and
+Commits are compared with the good one. Commits after a step that was found are compared with one between that
+step and the next. A suspect is compared with the commit right before it, unless earlier comparisons prove its
+step. `harness.judgement.statistics.bisection` chooses the pairs and weighs the answers;
 `harness.run.bisect.commit_pairs` compares the pairs.
 """
 
@@ -14,6 +14,7 @@ import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal, Protocol
@@ -24,7 +25,7 @@ import harness
 from harness.device.machine import machine_name
 from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
 from harness.judgement.statistics import bisection
-from harness.judgement.statistics.bisection import Block, Floats, Observation, Pair
+from harness.judgement.statistics.bisection import Answer, Beliefs, Block, Pair, SoughtStep
 from harness.numbers import percent
 from harness.records.types import DeviceInfo, Effect, Verdict
 from harness.run.bisect.commit_pairs import WITHOUT, PairDevices, PairJournal, PairResult, Question
@@ -47,13 +48,16 @@ _SUITE_FROM = (
 )
 _MOST_ANSWERS = 4
 """Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
-_MOST_REFUTED = 6
-"""Suspects that may turn out, against what is right before them, not to have made the change. Two are
-usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
-many are no chance: several commits share the change.
-"""
 _CLEAR = 0.99
 """Probability from which a commit is called good or bad."""
+_PART = 1 / 6
+"""Smallest distance from both ends, in whole changes, at which a commit has a part of the change."""
+_OTHERS = 0.3
+"""Probability of another step at which what was compared is compared again."""
+_DOUBTED = 1 / 20
+"""Smallest deviation among explanations of a pair, in whole changes, for which it is compared again."""
+_MOST_SURE = 0.9999
+"""Largest probability that is shown."""
 
 
 class BisectObserver(CompareObserver, Protocol):
@@ -62,7 +66,7 @@ class BisectObserver(CompareObserver, Protocol):
         """Something is known of a commit; so many are still suspected."""
 
 
-Side = Literal["good", "bad", "unsure", "skipped"]
+Side = Literal["good", "part", "bad", "unsure", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,7 @@ class Looked:
     commit: Commit
     against: Commit
     side: Side
-    """Side of the commit: bad if more than half of the change is between the two."""
+    """Share of the change between the two commits: bad if more than half, part if clear of none and all."""
     effect: Effect | None = None
     reason: str = ""
     message: str = ""
@@ -86,7 +90,20 @@ class Looked:
     gpu_s: float = 0.0
 
 
-Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
+Outcome = Literal["found", "range", "creep", "nothing", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStep:
+    """A step, and the commits that may have made it."""
+
+    suspects: tuple[Commit, ...]
+    sure: float
+    """Probability that one of the suspects, or several of them, made a step."""
+    change: float
+    """Estimated change, as a share."""
+    comparison: Looked | None
+    """The last suspect against the commit right before the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +121,14 @@ class BisectResult:
     """Bad against good; None where that was interrupted."""
     ruler: Literal["time", "cycles"] = "time"
     """The metric that the effects are of."""
-    suspects: tuple[Commit, ...] = ()
     sure: float = 0.0
-    """Probability that one of the suspects made the change; 0 where no commit alone did."""
-    step: Looked | None = None
-    """The suspects against what is right before them."""
+    """Probability of the outcome: of the least sure step, or of the creep."""
+    others: float = 0.0
+    """Probability that another commit made a step of at least a sixth of the change."""
+    largest_share: float | None = None
+    """Largest share of the change that one commit may have made; of a creep alone."""
+    steps: tuple[FoundStep, ...] = ()
+    """Steps that explain the change, in order of their commits; none in a creep."""
     looked: tuple[Looked, ...] = ()
     """Comparisons that were made, in the order of their commits."""
     comparisons: int = 0
@@ -117,6 +137,10 @@ class BisectResult:
     notes: tuple[str, ...] = ()
     problem: str = ""
     interrupted: bool = False
+
+    @property
+    def suspects(self) -> tuple[Commit, ...]:
+        return tuple(commit for step in self.steps for commit in step.suspects)
 
 
 def _logarithms(effect: Effect) -> tuple[float, float, float]:
@@ -210,15 +234,17 @@ class Bisecting:
         """Positions worth asking for: those that touch something, and what has come under suspicion."""
         self._broken: dict[int, Looked] = {}
         self._codes: dict[int, frozenset[str]] = {}
-        self._answers: list[Observation] = []
+        self._answers: list[Answer] = []
         self._asked: Counter[Pair] = Counter()
         self._looked: dict[Pair, Looked] = {}
         self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
+        self._size = 0.0
+        """Logarithm of the step that is searched."""
         self._metric: Literal["time", "cycles"] = "time"
         self._reach = NormalDist().inv_cdf((1 + settings.confidence) / 2)
-        self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
+        self._comparisons, self._gpu_s = 0, 0.0
         results, device, compiler = settings.results, self.devices[0], devices.toolchain.compiler
         folder = results / machine_name(device) / "bisects" if results and settings.save else None
         context = f"{harness.__version__}, driver {device.driver}, {compiler}, L2 {settings.l2}"
@@ -252,14 +278,79 @@ class Bisecting:
     def _search(self) -> None:
         most = _MOST_ANSWERS * (self.last.bit_length() + 1)
         budget_s = math.inf if self.settings.budget_s is None else self.settings.budget_s
-        while len(self._answers) < most and self._refuted < _MOST_REFUTED and self._gpu_s < budget_s:
-            pairs = bisection.questions(
-                self._likely, self._cuts, self._measurable, self._broken, self._asked, len(self.devices)
-            )
+        while self._asked.total() <= most and self._gpu_s < budget_s:
+            pairs = self._questions()
             if not pairs:
                 return
             if not self._derive(pairs[0]):
                 self._look(pairs)
+
+    def _questions(self) -> list[Pair]:
+        """Return the pairs to compare next: of the largest step that is not found yet, then of doubts."""
+        found = self._beliefs
+        if found.creep >= bisection.SURE:
+            self._size = self._whole
+            return self._within_creep()
+        steps = found.steps()
+        for step in sorted(steps, key=lambda step: -abs(step.size)):
+            self._size = step.size
+            if self._is_found(step, found):
+                continue
+            base = 0 if step is steps[0] else self._base(step)
+            cuts, measurable, devices = self._cuts, self._measurable, len(self.devices)
+            pairs = bisection.questions(
+                step.likely, cuts, measurable, self._broken, self._asked, devices, base
+            )
+            if pairs:
+                return pairs
+        self._size = self._whole
+        blocks = [self._block(step, found) for step in steps]
+        sure = all(found.holds(block.after, block.upto) >= bisection.SURE for block in blocks)
+        return [] if sure and found.others(blocks) < _OTHERS else self._doubtful(found)
+
+    def _within_creep(self) -> list[Pair]:
+        """Return the middle of the commits that may hold a third of a creep; nothing if none do.
+
+        Without such commits, at least four share the change: more than an explanation by steps has.
+        """
+        share, _, block = max(self._shares())
+        inside = [at for at in self._cuts if block.after < at < block.upto]
+        middle = (block.after + block.upto) / 2
+        return [(0, min(inside, key=lambda at: abs(at - middle)))] if share > 1 / 3 and inside else []
+
+    def _shares(self) -> Iterator[tuple[float, float, Block]]:
+        """Return shares of the change between neighbours whose levels are known, and the most they may be."""
+        for (after, (before, half_before)), (upto, (value, half)) in pairwise(
+            sorted(self._over_good().items())
+        ):
+            share = abs(value - before) / abs(self._whole)
+            yield share, share + math.hypot(half, half_before) / abs(self._whole), Block(after, upto, share)
+
+    def _base(self, step: SoughtStep) -> int:
+        """Return the last position that was compared, and is surely before a step."""
+        before = np.concatenate(([0.0], np.cumsum(step.likely)))
+        return max(at for pair in self._looked for at in pair if before[at] <= 1 - bisection.SURE)
+
+    def _doubtful(self, found: Beliefs) -> list[Pair]:
+        """Return the compared pair of which explanations differ most, if that is worth another answer."""
+        doubts = {
+            pair: found.doubt(*pair) for pair, times in self._asked.items() if times < bisection.MOST_ASKED
+        }
+        pair = max(doubts, key=doubts.__getitem__)
+        return [pair] if doubts[pair] > _DOUBTED * abs(self._whole) else []
+
+    def _is_found(self, step: SoughtStep, found: Beliefs) -> bool:
+        """Tell whether a step's suspects are sure, and were compared with the commit right before them."""
+        block = self._block(step, found)
+        check = bisection.nearest_before(block.upto, self._measurable), block.upto
+        return self._asked[check] > 0 and found.holds(block.after, block.upto) >= bisection.SURE
+
+    def _block(self, step: SoughtStep, found: Beliefs) -> Block:
+        """Return the fewest suspects of a step that are sure enough."""
+        block = bisection.likeliest(step.likely, self._cuts)
+        if max(block.mass, found.holds(block.after, block.upto)) >= bisection.SURE:
+            return block
+        return bisection.smallest_range(step.likely)
 
     def _derive(self, pair: Pair) -> bool:
         """Tell whether earlier comparisons with GOOD already prove that the change lies in this pair.
@@ -273,13 +364,13 @@ class Bisecting:
         (before, half_before), (after, half_after) = (over_good[at] for at in pair)
         value, half = after - before, math.hypot(half_before, half_after)
         low, high = value - half, value + half
-        if bisection.chance_of(value, low, high, self._whole, self._reach) < bisection.BELIEVED:
+        if bisection.chance_of(value, low, high, self._size, self._reach) < bisection.BELIEVED:
             return False
         effect, low, high = map(math.expm1, (value, low, high))
         self._asked[pair] += 1
         derived = Effect(effect=effect, low=low, high=high, processes=0, quads=0)
         self._looked[pair] = self._about(pair, side="bad", effect=derived, derived=True)
-        self.observer.looked(self._looked[pair], bisection.suspected(self._likely))
+        self.observer.looked(self._looked[pair], self._suspected)
         return True
 
     def _about(self, pair: Pair, **known: Any) -> Looked:
@@ -304,8 +395,15 @@ class Bisecting:
             found |= more
 
     @property
-    def _likely(self) -> Floats:
+    def _beliefs(self) -> Beliefs:
         return bisection.beliefs(self._prior, self._answers)
+
+    @property
+    def _suspected(self) -> int:
+        """Number of commits that are still suspected."""
+        if not self._whole:
+            return self.last
+        return sum(bisection.suspected(step.likely) for step in self._beliefs.steps())
 
     @property
     def _measurable(self) -> list[int]:
@@ -344,13 +442,12 @@ class Bisecting:
     def _settings_of(self, pair: Pair) -> CompareSettings:
         """Return the settings for the comparison of a pair.
 
-        Between the ends, the margin is a third of the change and the tolerance two thirds. So a commit at one
-        end's level is distinguished from a commit at the other's.
+        Between the ends, the margin is a third of the searched step and the tolerance two thirds. So a commit
+        before the step is distinguished from a commit after it.
         """
         if pair == self._ends:
             return self.settings
-        sign = math.copysign(1.0, self._whole)
-        margin, tolerance = (abs(math.expm1(sign * part * abs(self._whole) / 3)) for part in (1, 2))
+        margin, tolerance = (abs(math.expm1(part * self._size / 3)) for part in (1, 2))
         widest = min(1.0, _WIDEST / tolerance)
         return dataclasses.replace(self.settings, margin=widest * margin, tolerance=widest * tolerance)
 
@@ -398,7 +495,7 @@ class Bisecting:
         looked = self._about((pair[0], position), side="skipped", reason=why.reason, message=why.message)
         for each in self._alike(position):
             self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
-        self.observer.looked(looked, bisection.suspected(self._likely))
+        self.observer.looked(looked, self._suspected)
 
     def _alike(self, position: int) -> range:
         """Return a commit that cannot be compared, and those of the same files if none could be."""
@@ -410,19 +507,17 @@ class Bisecting:
 
     def _take(self, pair: Pair, verdict: Verdict, *, before: bool, now: bool) -> None:
         self._asked[pair] += 1
-        if pair == self._ends:
+        if pair == self._ends and not self._whole:
             self._measure_ends(verdict)
         effect: Effect | None = getattr(verdict, self._metric)
-        chance = self._chance(verdict, effect)
+        answer = self._answer(pair, verdict, effect)
+        if answer and self._whole:
+            self._answers.append(answer)
         if pair != self._ends:
-            is_parent = 0 < pair[0] == bisection.nearest_before(pair[1], self._measurable)
-            self._refuted += is_parent and chance <= 1 - _CLEAR
-            most = bisection.believed(*_logarithms(effect)[1:], self._whole) if effect else bisection.BELIEVED
-            self._answers.append(Observation(*pair, chance, most))
-            self._suspect(pair, chance)
+            self._suspect(pair, self._chance(answer, self._size))
         looked = self._about(
             pair,
-            side="bad" if chance >= _CLEAR else "good" if chance <= 1 - _CLEAR else "unsure",
+            side=self._side(answer, self._size if pair[0] else self._whole),
             effect=effect,
             reason=verdict.reason,
             message=verdict.message,
@@ -431,22 +526,38 @@ class Bisecting:
             gpu_s=verdict.gpu_s if now else 0.0,
         )
         self._looked[pair] = looked
-        self.observer.looked(looked, bisection.suspected(self._likely) if self._whole else self.last)
+        self.observer.looked(looked, self._suspected)
 
     def _measure_ends(self, verdict: Verdict) -> None:
         if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
             self._metric = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
             effect: Effect | None = getattr(verdict, self._metric)
             assert effect is not None  # it is by this that it is called so
-            self._whole = math.log1p(effect.effect)
+            self._whole = self._size = math.log1p(effect.effect)
 
-    def _chance(self, verdict: Verdict, effect: Effect | None) -> float:
-        """Return the probability that more than half of the change is between two commits."""
+    def _answer(self, pair: Pair, verdict: Verdict, effect: Effect | None) -> Answer | None:
         if verdict.status == "identical":
-            return 0.0
-        if effect is None or verdict.status == "invalid" or not self._whole:
+            return Answer(*pair, 0.0, 0.0)
+        if effect is None or verdict.status == "invalid":
+            return None
+        value, low, high = _logarithms(effect)
+        return Answer(*pair, value, (high - low) / (2 * self._reach))
+
+    def _chance(self, answer: Answer | None, change: float) -> float:
+        """Return the probability that more than half of a change is between two commits."""
+        if answer is None or not change:
             return 0.5
-        return bisection.chance_of(*_logarithms(effect), self._whole, self._reach)
+        half = answer.deviation * self._reach
+        low, high = answer.value - half, answer.value + half
+        return bisection.chance_of(answer.value, low, high, change, self._reach)
+
+    def _side(self, answer: Answer | None, change: float) -> Side:
+        if answer and change:
+            share, half = answer.value / change, answer.deviation * self._reach / abs(change)
+            if share - half > _PART and share + half < 1 - _PART:
+                return "part"
+        chance = self._chance(answer, change)
+        return "bad" if chance >= _CLEAR else "good" if chance <= 1 - _CLEAR else "unsure"
 
     def _suspect(self, pair: Pair, chance: float) -> None:
         """Add a suspect's parent to the candidates.
@@ -497,52 +608,50 @@ class Bisecting:
             ends = self._looked.get(self._ends)
             nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
             return {"outcome": "nothing" if nothing else "inconclusive"}
-        found = bisection.likeliest(self._likely, self._cuts)
-        step = self._looked.get((bisection.nearest_before(found.upto, self._measurable), found.upto))
-        if step and step.side == "good":
-            found = self._spread()
-        elif found.mass < bisection.SURE:
-            found = bisection.smallest_range(self._likely)
-        inside = range(found.after + 1, found.upto + 1)
-        suspects = [at for at in inside if at in self._candidates or at in self._touching]
+        beliefs = self._beliefs
+        if beliefs.creep > 0.5:
+            share = min(1.0, max(most for _, most, _ in self._shares()))
+            return {"outcome": "creep", "sure": min(beliefs.creep, _MOST_SURE), "largest_share": share}
+        steps = tuple(self._found(step, beliefs) for step in beliefs.steps())
+        others = beliefs.others([self._block(step, beliefs) for step in beliefs.steps()])
+        sure = min(step.sure for step in steps)
+        alone = all(len(step.suspects) == 1 for step in steps)
         return {
-            "outcome": "found" if len(suspects) == 1 and found.mass >= bisection.SURE else "range",
-            "suspects": tuple(self.line[at] for at in suspects),
-            "sure": found.mass,
-            "step": step,
-            "notes": tuple(self._notes(found, step)),
+            "outcome": "found" if alone and sure >= bisection.SURE else "range",
+            "steps": steps,
+            "sure": sure,
+            "others": others,
+            "notes": tuple(self._notes(steps, others)),
         }
 
-    def _spread(self) -> Block:
-        """Return the commits that hold most of a change that no single commit made.
+    def _found(self, step: SoughtStep, beliefs: Beliefs) -> FoundStep:
+        block = self._block(step, beliefs)
+        inside = range(block.after + 1, block.upto + 1)
+        suspects = [at for at in inside if at in self._candidates or at in self._touching]
+        return FoundStep(
+            suspects=tuple(self.line[at] for at in suspects),
+            sure=min(beliefs.holds(block.after, block.upto), _MOST_SURE),
+            change=math.expm1(step.size),
+            comparison=self._looked.get((bisection.nearest_before(block.upto, self._measurable), block.upto)),
+        )
 
-        The block begins at the last commit that surely has less than a third of the change. It ends at the
-        next commit that surely has more than two thirds.
-        """
-        parts = {
-            upto: sorted(math.log1p(bound) / self._whole for bound in (looked.effect.low, looked.effect.high))
-            for (after, upto), looked in self._looked.items()
-            if after == 0 and looked.effect
-        }
-        first = max((at for at, (_, high) in parts.items() if high < 1 / 3), default=0)
-        last = min((at for at, (low, _) in parts.items() if at > first and low > 2 / 3), default=self.last)
-        return Block(first, last, 0.0)
-
-    def _notes(self, found: Block, step: Looked | None) -> Iterator[str]:
-        """Return what does not fit one change that stays."""
-        for (after, upto), looked in sorted(self._looked.items()):
-            commit = looked.commit.hash[:10]
-            if after == 0 and upto <= found.after and looked.side == "bad":
-                yield f"{commit}, before it, is on BAD's side: the change came more than once."
-            if after == 0 and found.upto <= upto < self.last and looked.side == "good":
-                yield f"{commit}, after it, is on GOOD's side: the change went and came again."
+    def _notes(self, steps: Sequence[FoundStep], others: float) -> Iterator[str]:
+        """Return a sentence if the steps may not be the whole change, and if they surely are not."""
+        if others > 1 - bisection.SURE:
+            yield f"Another commit may have a part in the change, with a probability of {percent(others)}."
         whole = self._looked[self._ends].effect
-        if step is None or step.effect is None or whole is None:
+        effects = [step.comparison.effect for step in steps if step.comparison and step.comparison.effect]
+        if whole is None or len(effects) < len(steps):
             return
-        if step.side == "good":
-            yield "No commit alone makes half of the change: several share it."
-        elif step.effect.high < whole.low or step.effect.low > whole.high:
+        values = [_logarithms(effect) for effect in effects]
+        made = sum(value for value, _, _ in values)
+        half = math.hypot(*((high - low) / 2 for _, low, high in values))
+        if made + half < math.log1p(whole.low) or made - half > math.log1p(whole.high):
+            of_all = f"{percent(math.expm1(made), sign=True)} of {percent(whole.effect, sign=True)} in all"
+            if len(steps) > 1:
+                yield f"Together they make {of_all}: other commits have a part in it."
+                return
             yield (
-                f"It makes {percent(step.effect.effect, sign=True)} of {percent(whole.effect, sign=True)} in "
-                "all: other commits have a part in it. Bisect from it to BAD, and from GOOD to its parent."
+                f"It makes {of_all}: other commits have a part in it. "
+                "Bisect from it to BAD, and from GOOD to its parent."
             )

@@ -27,7 +27,7 @@ from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import CaseBlock, Comparison, DeviceInfo, Verdict
 from harness.run.calibrate import CalibrationResult, blank, keep, with_same
 from harness.run.compare_settings import JudgeSettings, policy_for, recorded_settings
-from harness.run.device_session import begun, find_device, identified, program_device
+from harness.run.device_session import begun, find_device, identified, most_ahead, program_device
 from harness.run.executables.executable_build import Executable, name_of
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
@@ -36,7 +36,7 @@ from harness.run.scripts.script_files import caches_of
 from harness.run.scripts.script_outputs import OutputsCheck
 from harness.run.scripts.script_process import Call, Recorded, ScriptProcess, ScriptServer
 from harness.run.scripts.script_turns import CallFailedError, Turns
-from harness.run.two_workers import SIDES, most_ahead
+from harness.run.two_workers import SIDES
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
@@ -157,7 +157,7 @@ class ComparingScripts:
                 self.calibration = known
                 if result.interrupted:
                     break
-            return CalibrationResult(known, tuple(same), (), (), path, result.interrupted)
+            return CalibrationResult(self.device, known, tuple(same), (), (), path, result.interrupted)
 
     @property
     def _folder(self) -> Path | None:

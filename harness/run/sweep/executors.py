@@ -16,15 +16,12 @@ from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.measure import protocol
 from harness.records.types import DeviceInfo, Row, Toolchain
-from harness.run.device_session import DeviceObserver, DeviceSession
+from harness.run.device_session import RECOVERY_S, DeviceObserver, DeviceSession
 from harness.run.pair_session import Purpose
 from harness.system.process import Failed, Request
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-RECOVERY_S = 2.0
-"""Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

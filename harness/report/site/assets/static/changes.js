@@ -22,19 +22,26 @@
   changes.shape = (change) =>
     ({ regression: "down", drift: "down", improvement: "up" })[change.kind] ?? "diamond";
 
-  /** An interval of a relative effect, drawn around zero; the words beside it say the same. */
-  function whisker(change, tone) {
+  /** An interval of a change of time, drawn around zero; the words beside it say the same. */
+  function whisker(kase, change, tone) {
     if (!format.known(change.low) || !format.known(change.high)) return null;
-    const reach = Math.max(Math.abs(change.low), Math.abs(change.high), Math.abs(change.effect), 0.02) * 1.08;
+    const [low, high] = format.timedEnds(kase, change.low, change.high);
+    const effect = format.timed(kase, change.effect);
+    const reach = Math.max(Math.abs(low), Math.abs(high), Math.abs(effect), 0.02) * 1.08;
     const x = (value) => (50 + (48 * value) / reach).toFixed(1);
     return harness.svg(
       "svg",
       { class: `whisker ${tone}`, viewBox: "0 0 100 12", width: 100, height: 12, "aria-hidden": "true" },
       harness.svg("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
-      harness.svg("line", { x1: x(change.low), x2: x(change.high), y1: 6, y2: 6 }),
-      harness.svg("circle", { cx: x(change.effect), cy: 6, r: 3 }),
+      harness.svg("line", { x1: x(low), x2: x(high), y1: 6, y2: 6 }),
+      harness.svg("circle", { cx: x(effect), cy: 6, r: 3 }),
     );
   }
+
+  const interval = (kase, change) =>
+    format.known(change.low) && format.known(change.high)
+      ? format.interval(...format.timedEnds(kase, change.low, change.high))
+      : "";
 
   changes.effect = function (site, change) {
     const kase = site.cases[change.case];
@@ -44,10 +51,10 @@
     return el(
       "div",
       { class: `effect ${meant}` },
-      el("strong", null, exact ? changes.levels(site, change) : format.change(change.effect)),
+      el("strong", null, exact ? changes.levels(site, change) : format.effect(kase, change.effect)),
       " ",
       el("span", { class: "word" }, word),
-      exact ? null : whisker(change, meant),
+      exact ? null : whisker(kase, change, meant),
       el(
         "small",
         null,
@@ -55,7 +62,7 @@
           ? "no interval yet"
           : exact
             ? ""
-            : [format.interval(change.low, change.high), format.probability(change.p_value)]
+            : [interval(kase, change), format.probability(change.p_value)]
                 .filter(Boolean)
                 .join(", "),
       ),

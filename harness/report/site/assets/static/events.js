@@ -28,7 +28,7 @@
         el("a", { href: changes.address(site, one) }, harness.name(kase.name)),
         " on ",
         text(site.cards[one.card].name, null, 60),
-        ` ${format.change(one.effect)} ${word}`,
+        ` ${format.effect(kase, one.effect)} ${word}`,
         one.state === event.state ? null : [" ", changes.state(one)],
       );
     };

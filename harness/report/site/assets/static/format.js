@@ -28,10 +28,11 @@
     return (value < 0 ? MINUS : "") + fixed(value, decimals);
   };
 
-  /** Labels of an axis: as many decimals as tell neighbours apart. */
+  /** Labels of an axis: as many decimals as its step has, at most two digits of it. */
   format.axis = function (ticks) {
     const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(ticks[0]) || 1;
-    const decimals = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    const [mantissa, power] = step.toExponential(1).split("e").map(Number);
+    const decimals = Math.min(8, Math.max(0, (Number.isInteger(mantissa) ? 0 : 1) - power));
     return ticks.map((tick) => (tick < 0 ? MINUS : "") + fixed(tick, decimals));
   };
 
@@ -135,13 +136,25 @@
   const TIME = /^(ns|us|µs|μs|ms|s|seconds)$/;
   const RATE = /\/s$/;
 
+  /** A change of a figure, as a change of time where the figure is a rate: a plus is slower. */
+  format.timed = (kase, effect) =>
+    known(effect) && RATE.test(kase.unit) && kase.direction === "higher" ? 1 / (1 + effect) - 1 : effect;
+
+  format.isSpeed = (kase) => TIME.test(kase.unit) || RATE.test(kase.unit);
+
+  format.effect = (kase, effect) => format.change(format.timed(kase, effect));
+
+  /** The ends of an interval of changes, the lower one first. */
+  format.timedEnds = (kase, low, high) =>
+    [low, high].map((end) => format.timed(kase, end)).sort((a, b) => a - b);
+
   /** A change of a level over time, as a word; what is too little to count has no colour. */
   format.moved = function (kase, effect, floor) {
     if (!known(effect)) return { text: NONE, tone: "none" };
     if (Math.abs(effect) < 0.0005) return { text: "steady", tone: "none" };
     const { word, tone } = format.meaning(kase, effect);
     return {
-      text: `${format.change(effect)} ${word}`,
+      text: `${format.effect(kase, effect)} ${word}`,
       tone: Math.abs(effect) < (floor ?? 0.01) ? "none" : tone,
     };
   };
@@ -149,7 +162,7 @@
   /** How a series stands, in a word and a tone: what is open or unjudged before where its level went. */
   format.standing = function (kase, one) {
     if (!one) return { text: NONE, tone: "none", kind: "missing" };
-    const told = (effect) => `${format.change(effect)} ${format.meaning(kase, effect).word}`;
+    const told = (effect) => `${format.effect(kase, effect)} ${format.meaning(kase, effect).word}`;
     if (one.open !== null) return { text: `${told(one.open)}, open`, tone: "bad", kind: "open", effect: one.open };
     if (one.unjudged !== null)
       return { text: `${told(one.unjudged)}, unjudged`, tone: "unjudged", kind: "unjudged", effect: one.unjudged };
@@ -168,8 +181,7 @@
     if (!known(effect) || effect === 0) return { word: "the same", tone: "none" };
     if (!format.judged(kase)) return { word: effect > 0 ? "higher" : "lower", tone: "none" };
     const good = effect > 0 === (kase.direction === "higher");
-    const speed = TIME.test(kase.unit) || RATE.test(kase.unit);
-    const words = speed ? ["faster", "slower"] : ["better", "worse"];
+    const words = format.isSpeed(kase) ? ["faster", "slower"] : ["better", "worse"];
     return { word: words[good ? 0 : 1], tone: good ? "good" : "bad" };
   };
 

@@ -29,7 +29,7 @@
         item("author", commit ? text(commit.author, null, 60) : unknown),
         item("date", commit ? format.dateTime(commit.time) : unknown),
         item(FLAGS[data.flags.get(index)] ?? "figure", format.value(data.y[index], kase.unit)),
-        item("against its level", format.change(share)),
+        item("against its level", format.effect(kase, share)),
         harness.TRACES.filter(({ key }) => data.traces[key]).map(({ key, label, unit }) =>
           item(label, format.value(data.traces[key][index], unit)),
         ),
@@ -62,7 +62,7 @@
       const change = data.changes.find((one) => one.at === index);
       if (change)
         parts.push(
-          `change ${format.letter(data.changes.indexOf(change))}: ${format.change(change.effect)} ${format.meaning(kase, change.effect).word}`,
+          `change ${format.letter(data.changes.indexOf(change))}: ${format.effect(kase, change.effect)} ${format.meaning(kase, change.effect).word}`,
         );
       return `${parts.join(", ")}.`;
     };

@@ -71,14 +71,14 @@
         if (!found) return el("span", { class: "none" }, format.NONE);
         const link = harness.caseLink(one.card, row.kase, format.value(found.value, row.kase.unit));
         if (found.effect === null) return el("div", { class: "figure" }, link, el("small", { class: "none" }, "first figure"));
-        const words = `${format.change(found.effect)} ${found.tone === "none" ? "" : found.word}`;
+        const words = `${format.effect(row.kase, found.effect)} ${found.tone === "none" ? "" : found.word}`;
         return el(
           "div",
           { class: "figure" },
           link,
           el(
             "small",
-            { class: found.tone, title: [found.status, found.why, format.interval(found.low, found.high)].filter(Boolean).join("; ") },
+            { class: found.tone, title: [found.status, found.why, format.interval(...format.timedEnds(row.kase, found.low, found.high))].filter(Boolean).join("; ") },
             words,
             found.status === "not comparable" ? ", another epoch" : "",
           ),

@@ -136,14 +136,16 @@
     const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
     if (!known.length) return "No case has a figure on both sides.";
     const logs = known.map((row) => format.gain(row.kase, Math.log1p(row.effect)));
-    const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
+    const mean = Math.expm1(-logs.reduce((a, b) => a + b, 0) / logs.length);
+    const timed = known.every((row) => format.isSpeed(row.kase));
+    const [more, less] = timed ? ["slower", "faster"] : ["worse", "better"];
     const count = (status) => known.filter((row) => row.status === status).length;
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
-        : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
+        : `${format.share(Math.abs(mean))} ${mean > 0 ? more : less} than the left`;
     const counts = harness.VERDICTS.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
-    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold ${format.number(site.pair.level * 100, 3)} %, so chance marks ${format.number(known.length * (1 - site.pair.level), 1)} of so many cases. “harness compare” of the two commits says more.`;
+    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. ${format.number(site.pair.level * 100, 3)} % confidence intervals, from the noise of both sides: expect ${format.number(known.length * (1 - site.pair.level), 1)} false positives. A plus is slower. “harness compare” of the two commits says more.`;
   }
 
   function table(rows, left, right) {
@@ -176,12 +178,12 @@
             : el(
                 "div",
                 { class: "with-balance" },
-                harness.balance(Math.log1p(row.effect) / largest, row.tone),
+                harness.balance(Math.log1p(format.timed(row.kase, row.effect)) / largest, row.tone),
                 el(
                   "span",
                   { class: row.tone },
-                  `${format.change(row.effect)} ${row.word}`,
-                  el("small", { class: "none" }, format.interval(row.low, row.high)),
+                  `${format.effect(row.kase, row.effect)} ${row.word}`,
+                  el("small", { class: "none" }, format.interval(...format.timedEnds(row.kase, row.low, row.high))),
                 ),
               ),
       },

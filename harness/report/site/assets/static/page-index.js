@@ -88,7 +88,7 @@
     const [unjudged, unknown, series] = [sum("unjudged"), sum("unknown"), sum("series")];
     // What became better waits as well, and is none of those that are counted.
     const worse = ({ case: number, unjudged: effect }) =>
-      effect !== null && format.meaning(site.cases[number], effect).tone === "bad" ? effect : 0;
+      effect !== null && format.meaning(site.cases[number], effect).tone === "bad" ? format.timed(site.cases[number], effect) : 0;
     const worst = site.series.map(worse).reduce((most, effect) => (Math.abs(effect) > Math.abs(most) ? effect : most), 0);
     const waits = `${format.count(unjudged, "case")} became worse too lately to judge, up to ${format.change(worst)}.`;
     const few = unknown

@@ -136,7 +136,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "10.0 % slower (+9.73 to +10.3 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+        "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
         "epoch": 0
       },
       "brief": {
@@ -209,7 +209,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -282,7 +282,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "8.49 % faster (+8.11 to +8.87 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -355,7 +355,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -428,7 +428,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "7.99 % slower (+7.77 to +8.21 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -501,7 +501,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "9.96 % faster (+9.68 to +10.2 %): cycles changed by -9.06 %: the code.",
+        "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
         "epoch": 0
       },
       "brief": {

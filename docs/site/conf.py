@@ -1,0 +1,20 @@
+"""The documentation's site, which `make docs` writes: Sphinx reads the Markdown pages where they lie."""
+
+from harness import __version__
+
+project = "gpu-harness"
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_click"]
+root_doc = "docs/site/contents"
+include_patterns = ["docs/**.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+myst_heading_anchors = 4
+# The page of all kernels links to the page of each.
+suppress_warnings = ["toc.not_included"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+html_theme = "furo"
+html_title = "gpu-harness"
+html_show_copyright = False
+html_show_sphinx = False
+templates_path = ["templates"]
+html_additional_pages = {"index": "to_contents.html"}

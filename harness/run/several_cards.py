@@ -1,0 +1,340 @@
+"""Several cards of this machine at once: which of them are alike, and which card measures which case.
+
+Like cards share the cases. Of unlike cards, each measures all cases. Both sides of a case are measured on one
+card. A thread drives each card, with worker processes of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from harness.device.backends import parse_spec
+from harness.device.lock import identity_of
+from harness.device.telemetry import probe_for
+from harness.errors import DeviceError, HarnessError, MeasureError, UsageError
+from harness.measure.protocol import DescribeDevices
+from harness.records.record_files import ComparisonResult, RunResult
+from harness.records.types import DeviceInfo, Row, Verdict
+from harness.run.calibrate import CalibrationResult
+from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
+from harness.suite.planning import PlannedCase
+from harness.suite.problem import ceil_div
+from harness.system.files import scratch_folder
+from harness.system.interrupts import heed
+from harness.system.process import Failed
+
+R = TypeVar("R", RunResult, ComparisonResult, CalibrationResult)
+
+Measure = Callable[["Card", int, frozenset[str]], R]
+"""Measures some cases of a suite, which has this number, on a card."""
+
+_SETTINGS = ("power_limit_w", "ecc", "mig", "compute_mode", "application_sm_clock_mhz")
+"""Settings of a card that change its times."""
+_GLANCE_S = 0.2
+"""Time between two looks for an interrupt, in seconds."""
+_FIELDS = {RunResult: "rows", ComparisonResult: "verdicts"}
+"""The field of a result that holds the outcome of each case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card of this machine, and the facts that like cards have in common."""
+
+    device: DeviceInfo
+    model: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.device.spec} ({self.device.name})"
+
+
+class CaseOfSuite(NamedTuple):
+    """A case that a card is to measure."""
+
+    suite: int
+    """The suite's number in the order of the command."""
+    id: str
+    size: str
+    """Label of its size: each card gets its share of each size."""
+
+
+class Lost(NamedTuple):
+    """A card that measured no more, and why."""
+
+    card: Card
+    error: HarnessError
+    cases: tuple[str, ...]
+    """Ids of the cases that it has left."""
+    heirs: tuple[Card, ...]
+    """Cards that these cases went to; empty where there was none."""
+
+    @property
+    def message(self) -> str:
+        """Tell why the card measured no more, and what became of its cases."""
+        heirs = ", ".join(heir.device.spec for heir in self.heirs)
+        fate = f"were measured on {heirs} instead" if heirs else "were not measured"
+        cases = f" These cases {fate}: {', '.join(self.cases)}." if self.cases else ""
+        return f"{self.card.device.spec} measured no more: {self.error.message}{cases}"
+
+
+@dataclass(frozen=True, slots=True)
+class CardResults(Generic[R]):
+    """The outcome of work on several cards."""
+
+    results: tuple[tuple[int, R], ...]
+    """Each with its suite's number: in the order of the suites, and of the cards for each suite."""
+    lost: tuple[Lost, ...]
+
+
+# Which cards there are
+
+
+def specs_of(gpus: str) -> tuple[str, ...]:
+    """Return the specs that ``0,1`` or ``cuda:0,cuda:1`` names; none for ``all``. Raises UsageError."""
+    if gpus == "all":
+        return ()
+    words = [word.strip() for word in gpus.split(",")]
+    if not all(words):
+        raise UsageError(f"Unknown cards {gpus!r}: expected 'all', or cards such as 0,1 or cuda:0,cuda:1.")
+    named = [parse_spec(f"cuda:{word}" if word.isdecimal() else word) for word in words]
+    specs = [f"{backend}:{index}" for backend, index in named]
+    if twice := [spec for spec, count in Counter(specs).items() if count > 1]:
+        raise UsageError(f"Cards {gpus!r} hold {twice[0]} twice. Name each card once.")
+    return tuple(specs)
+
+
+def find_cards(gpus: str) -> list[Card]:
+    """Return the cards that `gpus` names, as `specs_of` reads it; all of CUDA for ``all``.
+
+    Raises UsageError for words that name no card, or a card twice, and DeviceError for a card that is not
+    there.
+    """
+    request = DescribeDevices(specs=specs_of(gpus))
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
+        found = worker.ask(request, OPEN_TIMEOUT_S)
+    if isinstance(found, Failed):
+        raise DeviceError(found.message, log=found.log)
+    cards = [_card(device) for device in found]
+    first: dict[str, Card] = {}
+    for card in cards:
+        other = first.setdefault(identity_of(card.device), card)
+        if other is not card:
+            raise UsageError(
+                f"{other.label} and {card.label} are the same hardware, and would disturb each other. "
+                "Name each card once."
+            )
+    return cards
+
+
+def _card(device: DeviceInfo) -> Card:
+    with closing(probe_for(device)) as probe:
+        facts = probe.identity()
+    device = identified(device, facts)
+    settings = (f"{name} {facts[name]}" for name in _SETTINGS if name in facts)
+    return Card(device, (device.name, device.arch, f"{device.memory_bytes} bytes", *settings))
+
+
+def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
+    """Return the cards in groups of one model."""
+    return [
+        tuple(card for card in cards if card.model == model)
+        for model in dict.fromkeys(c.model for c in cards)
+    ]
+
+
+# Which card measures which case
+
+
+def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
+    """Return the planned cases of a suite, each once."""
+    found = {each.case.id: CaseOfSuite(suite, each.case.id, each.case.size_label) for each in planned}
+    return list(found.values())
+
+
+def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
+    """Return the cases of each card: as many of each size, or one more.
+
+    Within that, a case's id and a card's identity alone decide. So a case comes to the same card in the next
+    run, and a new case moves few others.
+    """
+    found: dict[Card, list[CaseOfSuite]] = {card: [] for card in cards}
+    of_size = Counter(case.size for case in cases)
+    room = {(card, size): ceil_div(count, len(cards)) for card in cards for size, count in of_size.items()}
+    for case in sorted(cases, key=attrgetter("id")):
+        free = [card for card in cards if room[card, case.size]]
+        chosen = max(free, key=lambda card: _draw(case, card))
+        room[chosen, case.size] -= 1
+        found[chosen].append(case)
+    return found
+
+
+def _draw(case: CaseOfSuite, card: Card) -> bytes:
+    return hashlib.sha256(f"{case.id} {identity_of(card.device)}".encode()).digest()
+
+
+class _Sharing:
+    """The cases that each card has still to measure. Any thread may use it."""
+
+    def __init__(
+        self, groups: Iterable[Collection[Card]], listed: Callable[[DeviceInfo], Collection[CaseOfSuite]]
+    ) -> None:
+        self._waiting: dict[Card, list[CaseOfSuite]] = {}
+        self._like: dict[Card, Collection[Card]] = {}
+        for group in groups:
+            self._waiting |= assign(listed(next(iter(group)).device), group)
+            self._like |= dict.fromkeys(group, group)
+        self._working = set(self._waiting)
+        """Cards that measure. Such a card may be lost, and leave its cases to a like card."""
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def next(self, card: Card) -> list[CaseOfSuite]:
+        """Return the cases of the next suite for a card; none where nothing is left for it.
+
+        A card that has measured its own cases waits for like cards that still measure.
+        """
+        with self._changed:
+            if not self._waiting[card]:
+                self._working.discard(card)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting[card] or self._is_over(card))
+            if self._stopped or not self._waiting[card]:
+                return []
+            self._working.add(card)
+            suite = min(case.suite for case in self._waiting[card])
+            taken = [case for case in self._waiting[card] if case.suite == suite]
+            self._waiting[card] = [case for case in self._waiting[card] if case.suite != suite]
+            return taken
+
+    def _is_over(self, card: Card) -> bool:
+        return self._stopped or self._working.isdisjoint(self._like[card])
+
+    def leave(
+        self, card: Card, unfinished: Iterable[CaseOfSuite], *, may_pass: bool
+    ) -> tuple[list[CaseOfSuite], list[Card]]:
+        """Take a card out. Return the cases that it leaves, and the like cards that get them if these may."""
+        with self._changed:
+            left = [*unfinished, *self._waiting.pop(card)]
+            self._working.discard(card)
+            heirs = [each for each in self._like[card] if each in self._waiting and may_pass]
+            for heir, cases in assign(left, heirs).items() if heirs else ():
+                self._waiting[heir] += cases
+                self._working.update([heir] if cases else [])
+            self._changed.notify_all()
+            return left, heirs
+
+    def stop(self) -> None:
+        """Have no card get another case."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+# The threads
+
+
+class _Driver(threading.Thread, Generic[R]):
+    """Has one card measure its cases, suite by suite."""
+
+    def __init__(self, card: Card, sharing: _Sharing, measure: Measure[R]) -> None:
+        super().__init__(name=card.device.spec, daemon=True)
+        self._card, self._sharing = card, sharing
+        self._measure: Measure[R] = measure
+        self.results: list[tuple[int, R]] = []
+        """Each result with its suite's number."""
+        self.lost: Lost | None = None
+        self.error: BaseException | None = None
+        """An interrupt, or an error of the harness's own."""
+        self.ended = threading.Event()
+        """Set at the end. `join` is of no use: interrupted, it can mark a thread as ended that goes on."""
+        self.interrupt = threading.Event()
+        """Set to have this thread raise KeyboardInterrupt."""
+
+    def run(self) -> None:
+        heed(self.interrupt)
+        try:
+            while self.lost is None and (cases := self._sharing.next(self._card)):
+                self._take(cases)
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for this one raises it
+            self.error = error
+        finally:
+            self.ended.set()
+
+    def _take(self, cases: Sequence[CaseOfSuite]) -> None:
+        suite = cases[0].suite
+        try:
+            result = self._measure(self._card, suite, frozenset(case.id for case in cases))
+        except HarnessError as error:
+            self._leave(cases, error)
+            return
+        kept, unfinished = _split(result)
+        if unfinished:
+            why = DeviceError(next(iter(unfinished.values())))
+            self._leave([case for case in cases if case.id in unfinished], why)
+        self.results.append((suite, kept if self.lost and self.lost.heirs else result))
+
+    def _leave(self, unfinished: Iterable[CaseOfSuite], error: HarnessError) -> None:
+        # Where the command makes no sense, it makes none on a like card.
+        left, heirs = self._sharing.leave(self._card, unfinished, may_pass=isinstance(error, MeasureError))
+        self.lost = Lost(self._card, error, tuple(case.id for case in left), tuple(heirs))
+
+
+def _split(result: R) -> tuple[R, dict[str, str]]:
+    """Return a result without the cases before which its card was lost, and these cases with the reason."""
+    if (field := _FIELDS.get(type(result))) is None:
+        return result, {}
+    outcomes: Sequence[Row | Verdict] = getattr(result, field)
+    lost = {each.case: each.message for each in outcomes if each.reason == DeviceError.reason}
+    kept: dict[str, Any] = {field: tuple(each for each in outcomes if each.case not in lost)}
+    return replace(result, **kept), lost
+
+
+def spread(
+    cards: Sequence[Card],
+    listed: Callable[[DeviceInfo], Collection[CaseOfSuite]],
+    measure: Measure[R],
+    *,
+    share: bool = True,
+) -> CardResults[R]:
+    """Measure on several cards at once. `listed` returns all cases that a device can measure.
+
+    `measure` is called in a thread for each card, with a suite's number and the ids of some of its cases.
+    Like cards share the cases unless `share` is False. A card that is lost leaves its cases to like cards.
+    """
+    sharing = _Sharing(alike(cards) if share else [(card,) for card in cards], listed)
+    drivers = [_Driver(card, sharing, measure) for card in cards]
+    for driver in drivers:
+        driver.start()
+    interrupted = False
+    try:
+        _wait_for(drivers)
+    except KeyboardInterrupt:
+        interrupted = True
+        sharing.stop()
+        for driver in drivers:
+            driver.interrupt.set()
+        _wait_for(drivers)
+    for driver in drivers:
+        if driver.error is not None and not isinstance(driver.error, KeyboardInterrupt):
+            raise driver.error
+    results = sorted((each for driver in drivers for each in driver.results), key=itemgetter(0))
+    if interrupted and not any(result.interrupted for _, result in results):
+        if not results:
+            raise KeyboardInterrupt
+        suite, last = results.pop()
+        results.append((suite, replace(last, interrupted=True)))
+    return CardResults(tuple(results), tuple(driver.lost for driver in drivers if driver.lost))
+
+
+def _wait_for(drivers: Iterable[_Driver[R]]) -> None:
+    for driver in drivers:
+        # A signal that the system gives to another thread is noticed after this long.
+        while not driver.ended.wait(_GLANCE_S):
+            pass

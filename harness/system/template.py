@@ -1,0 +1,196 @@
+"""A process that has imported what others need and forks itself: ``python -m harness.system.template``.
+
+It runs no code of a suite and opens no device, so its forks are as fresh as processes that Python starts:
+each has its own context on a card, its own places of memory there, and its own random numbers. A fork is a
+child of the process that asked for it, and gets a supervisor of its own. It lives when the template ends, and
+the template lives when the fork ends.
+
+Only the thread that forks goes on in a fork. So the template makes none while it has a second thread, nor
+with a device open. BLAS ends its threads when its process forks, and starts them again when they are needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import platform
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from harness.system import supervisor
+
+CAN_FORK = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+MOST_BYTES = 2**20
+"""Size of the largest message to a template, in bytes."""
+FILES = 4
+"""Number of open files that come with an order: for deadlines, input, output and errors."""
+_CLONE = {"x86_64": 56, "aarch64": 220}
+"""Number of the system call that starts a process, by machine."""
+_CLONE_PARENT = 0x8000
+_PARENT_GLANCE_S = 1.0
+"""Time between two looks whether the process still lives that asks for forks."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order to fork a process that runs a module."""
+
+    module: str
+    folder: str
+    """Folder that the process starts in."""
+    env: Mapping[str, str]
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """The answer to an order."""
+
+    pid: int = 0
+    """Number of the fork's supervisor; 0 where there is no fork."""
+    why: str = ""
+    """Reason why there is no fork."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    order: Order
+    files: tuple[int, ...]
+
+
+def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
+    """Import the modules, and carry out orders meanwhile and afterwards.
+
+    Return the order in a fork, and None in the template once nobody is left to ask.
+    """
+    parent = os.getppid()
+    waiting = list(modules)
+    gc.disable()  # what is imported stays
+    while True:
+        ready, _, _ = select.select([asked], [], [], 0 if waiting else _PARENT_GLANCE_S)
+        if ready:
+            if (received := _receive(asked)) is None:
+                return None
+            answer = _carry_out(received, asked)
+            if answer is None:
+                return received
+            for file in received.files:
+                os.close(file)
+            asked.send(msgspec.json.encode(answer))
+        elif waiting:
+            importlib.import_module(waiting.pop(0))
+        elif os.getppid() != parent:
+            return None
+
+
+def _receive(asked: socket.socket) -> _Received | None:
+    """Return the next order; None once nobody is left to ask."""
+    message, files, _flags, _address = socket.recv_fds(asked, MOST_BYTES, FILES)
+    return _Received(msgspec.json.decode(message, type=Order), tuple(files)) if message else None
+
+
+def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
+    """Fork, and return the answer in the template; return None in the fork."""
+    importlib.import_module(received.order.module)
+    gc.freeze()  # a fork that looks for garbage would copy each page that it looks at
+    if reason := _unfit():
+        return Forked(why=reason)
+    pid = _fork_beside()
+    if pid < 0:
+        return Forked(why="this system makes no process beside another")
+    if pid:
+        return Forked(pid=pid)
+    asked.close()
+    return None
+
+
+def _unfit() -> str:
+    """Return why a fork would not be as a fresh process; empty where it would."""
+    if _threads() > 1:
+        if not (copy := os.fork()):  # which has BLAS end its threads
+            os._exit(0)
+        os.waitpid(copy, 0)
+    if (threads := _threads()) > 1:
+        return f"the process that is ready has {threads} threads"
+    opened = {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}  # noqa: PTH208
+    if devices := sorted(each for each in opened - {os.devnull} if each.startswith("/dev/")):
+        return f"the process that is ready has {devices[0]} open"
+    return ""
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names are all that is wanted
+
+
+def _fork_beside() -> int:
+    """Do as os.fork does, but make a child of this process's parent; return -1 where that fails.
+
+    Python's own fork has no such flag, and the C library's none either.
+    """
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    flags = _CLONE_PARENT | signal.SIGCHLD
+    pid = int(ctypes.PyDLL(None).syscall(_CLONE[platform.machine()], flags, 0, 0, 0, 0))
+    if pid:
+        python.PyOS_AfterFork_Parent()
+    else:
+        python.PyOS_AfterFork_Child()
+    return pid
+
+
+def become(received: _Received) -> None:
+    """Make of a fork what Python would have started; return in the process, under its supervisor."""
+    order = received.order
+    os.setsid()
+    # Above all numbers that they get, so that none is overwritten before it is copied.
+    control, *streams = (_moved(file) for file in received.files)
+    for number, file in enumerate(streams):
+        os.dup2(file, number)
+    _close_above(2, but=control)
+    os.chdir(order.folder)
+    for name in os.environ.keys() - order.env.keys():
+        del os.environ[name]
+    os.environ.update(order.env)
+    time.tzset()
+    supervisor.supervise(control)  # a fork of the C library's, which knows its own number
+    gc.enable()
+    _seed()
+
+
+def _moved(file: int) -> int:
+    return os.dup(file) if file > 2 else _moved(os.dup(file))
+
+
+def _close_above(number: int, but: int) -> None:
+    os.closerange(number + 1, but)
+    os.closerange(but + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _seed() -> None:
+    """Give NumPy's random numbers another seed, as Python's own have it in each fork."""
+    if numpy_random := sys.modules.get("numpy.random"):
+        numpy_random.seed()
+
+
+def main() -> int:
+    number, *modules = sys.argv[1:]
+    supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
+    received = serve(socket.socket(fileno=int(number)), modules)
+    if received is None:
+        return 0
+    become(received)
+    module: Any = sys.modules[received.order.module]
+    sys.argv = [str(module.__file__)]
+    return int(module.main())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Workers that open the device before their turn, on the null device, which takes any number of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from harness.measure import protocol
+from harness.run import device_session
+from harness.run.device_session import DeviceSession, WorkerProcess
+from harness.run.run import Session, SessionSettings
+from harness.suite.loader import load
+from harness.suite.planning import plan
+from harness.system.process import Failed
+from tests.support import Recorder, statuses
+
+
+@pytest.fixture(autouse=True)
+def room_for_two(monkeypatch):
+    """Open ahead as on a GPU: the null device's processes disturb none, and take next to nothing."""
+    monkeypatch.setattr(device_session, "most_ahead", lambda device: 2)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The workers that were asked to open a device, in order."""
+    begin, asked = WorkerProcess.begin_open, []
+
+    def watched(worker, *given, **named):
+        asked.append(worker)
+        return begin(worker, *given, **named)
+
+    monkeypatch.setattr(WorkerProcess, "begin_open", watched)
+    return asked
+
+
+def session_of(project, **given):
+    return DeviceSession(Recorder(), project.suite, device="null", **given)
+
+
+def ticks(session):
+    reply = session.ask(protocol.Timers(), 20)
+    assert not isinstance(reply, Failed), reply
+    return session._child
+
+
+def test_three_open_together_and_none_opens_while_another_may_be_timed(project, opened):
+    with session_of(project) as session:
+        session.wanted = 5
+        first = ticks(session)
+        assert opened == [session.builder, first, *(ahead.worker for ahead in session._ahead)]
+        assert all(ahead.opened is None for ahead in session._ahead)
+        assert {*session._own_pids()} >= {pid for worker in opened[1:] for pid in worker.pids()}
+        for number in (1, 2):
+            session.leave()
+            assert ticks(session) is opened[1 + number]
+            assert len(opened) == 4
+        session.leave()
+        assert ticks(session) is opened[4]
+        assert len(opened) == 6
+    assert all(worker.has_ended() for worker in opened)
+
+
+@pytest.mark.parametrize("victim", ["next", "another"])
+def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim):
+    with session_of(project) as session:
+        session.wanted = 3
+        session.open_ahead()
+        dies = session._ahead[0 if victim == "next" else 1].worker
+        os.kill(dies.pids()[0], signal.SIGKILL)
+        found = ticks(session)
+        assert found is not dies
+        assert not session._ahead
+        session.leave()
+        assert ticks(session) is opened[-1]
+        assert not session._ahead
+
+
+def test_a_check_asks_the_process_that_found_the_device_first(project, opened, monkeypatch):
+    ask, asked = WorkerProcess.ask, []
+
+    def watched(worker, request, *given):
+        asked.append((type(request).__name__, worker))
+        return ask(worker, request, *given)
+
+    monkeypatch.setattr(WorkerProcess, "ask", watched)
+    loaded = load(project.suite)
+    planned = plan(loaded.suite, (), (), quick=True)
+    with Session(loaded, SessionSettings(device="null", measure=None), Recorder()) as session:
+        rows = session.run(planned).rows
+        builder = session.builder
+    assert {status for _, status, _ in statuses(rows)} == {"not-built"}
+    measured = [worker for name, worker in asked if name == "Measure"]
+    assert ("BuildAll", builder) in asked
+    assert measured[0] is builder
+    kernels = [row.kernel for row in rows]
+    alone = {
+        kernel: {id(measured[place]) for place, each in enumerate(kernels) if each == kernel}
+        for kernel in kernels
+    }
+    assert all(len(workers) == 1 for workers in alone.values())
+    assert len({next(iter(workers)) for workers in alone.values()}) == len(alone)
+    assert all(worker.has_ended() for worker in opened)

@@ -1,0 +1,147 @@
+"""Processes forked from a template: as fresh as those that Python starts, and apart from one another."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+
+import psutil
+import pytest
+
+from harness.errors import WorkerError
+from harness.measure import protocol
+from harness.run.device_session import DeviceSession, WorkerProcess
+from harness.system import process, ready
+from harness.system.process import LostError, Process
+from harness.system.ready import ForkedProcess
+from tests.support import write_files
+
+pytestmark = pytest.mark.usefixtures("ready_workers")
+
+MODULE = """\
+import os, sys
+{imports}
+
+def main():
+    for line in sys.stdin:
+        os.write(2, f"{{{told}}}\\n".encode())
+        os.write(1, b'{{"type":"Reply","value":{{"tick_ns":500.0}}}}\\n')
+    return 0
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """Has a module be ready that imports this, and tells the value of an expression when it is asked."""
+
+    def start(imports="", told="os.getpid()"):
+        files = {"told_module.py": MODULE.format(imports=imports, told=told)}
+        write_files(tmp_path / "modules", files)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+        process.begin_ready(["told_module"])
+
+    return start
+
+
+def told_by(**given):
+    with closing(Process("told_module", **given)) as child:
+        child.ask(protocol.Timers(), 20)
+        return type(child._process) is ForkedProcess, child.log(), child.why_fresh
+
+
+def test_no_two_forks_have_the_same_random_numbers(begin):
+    begin("import random, numpy.random", "(random.random(), numpy.random.random())")
+    pairs = [told_by() for _ in range(2)]
+    assert all(forked for forked, _, _ in pairs)
+    first, second = (eval(told) for _, told, _ in pairs)
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+
+
+def test_a_fork_has_the_threads_of_blas_though_the_template_has_none(begin, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    told = "(numpy.ones((600, 600)) @ numpy.ones((600, 600)))[0, 0], len(os.listdir('/proc/self/task'))"
+    begin("import numpy", told)
+    forked = told_by()
+    assert forked == (True, forked[1], "")
+    assert forked[1] == told_by(fresh=True)[1]
+
+
+def test_the_template_outlives_its_forks_and_they_outlive_it(begin):
+    begin()
+    with closing(Process("told_module")) as first, closing(Process("told_module")) as second:
+        os.kill(first.pids()[-1], signal.SIGKILL)
+        with pytest.raises(LostError, match="was ended by SIGKILL"):
+            first.ask(protocol.Timers(), 20)
+        assert told_by()[0]
+        assert ready._template
+        psutil.Process(ready._template.pid).kill()
+        second.ask(protocol.Timers(), 20)
+        forked, _, why = told_by()
+        assert not forked
+        assert "does not answer" in why
+
+
+def test_a_fork_can_be_ended_before_it_has_begun(begin):
+    begin()
+    assert told_by()[0]
+    for _ in range(50):
+        child = Process("told_module")
+        child.kill()
+        assert not psutil.pid_exists(child.pids()[0])
+        child.close()
+
+
+@pytest.mark.parametrize(
+    ("imports", "why"),
+    [
+        ("import threading; threading.Timer(9, print).start()", "2 threads"),
+        ("import os; left = os.open('/dev/zero', os.O_RDONLY)", "/dev/zero open"),
+    ],
+    ids=["a thread", "a device"],
+)
+def test_what_cannot_be_forked_is_started(begin, imports, why):
+    begin(imports)
+    for _ in range(2):
+        forked, told, found = told_by()
+        assert not forked
+        assert told.strip().isdecimal()
+        assert why in found
+
+
+@pytest.mark.parametrize(("timed", "forked"), [(True, False), (False, True)])
+def test_no_host_is_timed_in_a_fork(project, timed, forked):
+    process.begin_ready()
+    with DeviceSession(_Quiet(), project.suite, device="cpu:0", timed=timed) as session:
+        session.start()
+        assert type(session.builder._process) is ForkedProcess
+        assert session._child
+        assert (type(session._child._process) is ForkedProcess) == forked
+
+
+class _Quiet:
+    def opened(self, device): ...
+    def waiting(self, sentence): ...
+    def stage(self, stage): ...
+
+
+def test_variables_that_are_read_early_need_a_fresh_process(begin):
+    begin(told="os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ.get('OMP_NUM_THREADS')")
+    assert told_by(env={"CUDA_VISIBLE_DEVICES": "1"})[:2] == (True, "('1', None)")
+    forked, told, why = told_by(env={"OMP_NUM_THREADS": "1"})
+    assert (forked, told) == (False, "(None, '1')")
+    assert "OMP_NUM_THREADS" in why
+
+
+def test_a_failure_tells_why_a_worker_was_not_forked(begin, tmp_path):
+    begin("import threading; threading.Timer(9, print).start()")
+    told_by()  # the template has imported the module by then
+    with closing(WorkerProcess(tmp_path)) as worker:
+        os.kill(worker.pids()[0], signal.SIGKILL)
+        with pytest.raises(WorkerError) as caught:
+            worker.open("null")
+        assert caught.value.log == "Started by Python: the process that is ready has 2 threads."
