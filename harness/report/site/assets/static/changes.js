@@ -120,12 +120,13 @@
     return parts.join(", ");
   }
 
-  changes.cause = function (change) {
+  /** What did it, by cycles and clocks, or as `told`. */
+  changes.cause = function (change, told = "") {
     const [name, sentence] = format.cause(change.attribution);
     return el(
       "div",
       { class: "cause" },
-      el("strong", { title: sentence }, name),
+      el("strong", { title: told ? null : sentence }, told || name),
       el("small", null, evidence(change)),
       [...(change.static ?? []), ...(change.shifts ?? [])]
         .slice(0, 6)

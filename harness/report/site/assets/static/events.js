@@ -5,10 +5,10 @@
   const events = (harness.events = {});
 
   const CAUSES = {
-    dependency: "a dependency or the toolchain",
-    measurement: "how it is measured",
-    card: "the card, not the code",
-    "not the code": "not the code: no commit there touches it",
+    dependency: "A dependency or the toolchain",
+    measurement: "How it is measured",
+    card: "The card, not the code",
+    "not the code": "Not the code",
   };
 
   events.isOpen = (event) => event.state === "new" || event.state === "expired";
@@ -76,14 +76,19 @@
 
   /** What is said above the suspects. */
   function leading(event, exact) {
-    if (event.likely === 0) return el("small", null, `no commit is accused: none of ${format.whole(event.commits)} touches code`);
+    if (event.likely === 0) {
+      const who = event.commits === 1 ? "this one" : `none of ${format.whole(event.commits)}`;
+      return el("small", null, `no commit is accused: ${who} touches ${event.commits === 1 ? "no " : ""}code`);
+    }
     return exact ? null : el("small", null, `one of ${format.whole(event.commits)}, likeliest first:`);
   }
 
   function cause(event) {
     const byPaths = event.cause === "code" && event.worst.attribution !== "code";
-    const class_ = byPaths ? "code, by the files it touches" : CAUSES[event.cause];
-    return el("div", { class: "cause" }, changes.cause(event.worst), class_ ? el("small", null, class_) : null);
+    const told = byPaths ? "Code, by the files it touches" : CAUSES[event.cause];
+    // What cycles and clocks do not tell, files do.
+    if (told && event.worst.attribution === "unknown") return el("div", { class: "cause" }, changes.cause(event.worst, told));
+    return el("div", { class: "cause" }, changes.cause(event.worst), told ? el("small", null, told) : null);
   }
 
   /** The columns of a table of events. */

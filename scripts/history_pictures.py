@@ -1,0 +1,108 @@
+"""Pictures of a published history for the docs: the overview, a case, and the terminal at 80 and 160 columns.
+
+    python scripts/history_pictures.py PROJECT docs/pictures --case CASE
+
+PROJECT is a folder where `harness publish` was called. With --every the pages are pictured for a phone and in
+the dark too, to be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+if __package__ in (None, ""):  # run as a command: the folder above is where `tests` is found
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.browser.chromium import Site, chromium, serve
+
+SITE = ".asv/html/harness"
+DESKTOP, PHONE = (1280, 900), (390, 844)
+COLUMNS = (80, 160)
+MOST_LINES = 40
+READY = "return document.getElementById('main').dataset.ready"
+STYLE = (
+    "body{margin:0;background:#fff}"
+    "pre{margin:0;padding:12px;font:13px/1.35 'DejaVu Sans Mono',monospace;will-change:transform;"
+    "white-space:pre-wrap;overflow-wrap:anywhere}"
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("project", type=Path, metavar="PROJECT")
+    parser.add_argument("pictures", type=Path, metavar="FOLDER", help="where the pictures go")
+    parser.add_argument("--case", required=True, help="the case whose page is pictured")
+    parser.add_argument("--every", action="store_true", help="phones and dark pages too")
+    asked = parser.parse_args()
+    folder, pictures = asked.project / SITE, asked.pictures.absolute()
+    with tempfile.TemporaryDirectory() as scratch, chromium(Path(scratch) / "profile") as driver:
+        with serve(folder) as url:
+            picture_pages(Site(driver, url), pages_of(folder, asked.case), pictures, every=asked.every)
+        texts = Path(scratch) / "texts"
+        for columns in COLUMNS:
+            write_terminal(texts / f"{columns}.html", asked.project, columns)
+        with serve(texts) as url:
+            site = Site(driver, url)
+            for columns in COLUMNS:
+                site.goto(f"{columns}.html", width=24 + 8 * columns, height=100)
+                high = site.script("return document.querySelector('pre').offsetHeight")
+                site.goto(f"{columns}.html", width=24 + 8 * columns, height=high)
+                site.screenshot(pictures / f"terminal-{columns}.png")
+    return 0
+
+
+def pages_of(folder: Path, case: str) -> dict[str, str]:
+    """Return the addresses of the pages by the names of their pictures; the case's has its worst change."""
+    site = json.loads((folder / "api/site.json").read_text("utf-8"))
+    card = site["cards"][0]["file"]
+    number = next(each["order"] for each in site["cases"] if each["name"] == case)
+    changes: list[Any] = json.loads((folder / "api/changes.json").read_text("utf-8"))
+    own = max((each for each in changes if each["case"] == number), key=lambda each: abs(each["effect"]))
+    fragment = urlencode({"card": card, "case": case, "change": own["id"]})
+    return {"overview": "index.html", "case": f"case.html#{fragment}"}
+
+
+def picture_pages(site: Site, pages: dict[str, str], pictures: Path, *, every: bool) -> None:
+    for name, address in pages.items():
+        for scheme in ("light", "dark") if every else ("light",):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            site.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            for width, height in (DESKTOP, PHONE) if every else (DESKTOP,):
+                site.goto(address, width=width, height=height)
+                site.wait(lambda: bool(site.script(READY)), "the page")
+                site.script("return new Promise(done => setTimeout(done, 300))")
+                file = f"{name}-{scheme}-{width}" if every else name
+                site.screenshot(pictures / f"{file}.png")
+
+
+def write_terminal(path: Path, project: Path, columns: int) -> None:
+    """Write the output of `harness history` in a terminal of so many columns as a page."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "harness", "history"],
+        cwd=project,
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()[:MOST_LINES]
+    text = html.escape("\n".join(["$ harness history", *lines]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = f"<meta charset='utf-8'><style>{STYLE}</style><pre style='width:{columns}ch'>{text}</pre>"
+    path.write_text(page, "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
