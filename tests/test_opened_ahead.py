@@ -63,6 +63,15 @@ def test_three_open_together_and_none_opens_while_another_may_be_timed(project, 
     assert all(worker.has_ended() for worker in opened)
 
 
+def test_a_lost_device_is_lost_to_workers_that_opened_it_before(project, null_script):
+    """On a card these would fail one case each, before anybody sees that the card is gone."""
+    null_script({"toy.plain": {"fault": "lost"}})
+    loaded = load(project.suite)
+    with Session(loaded, SessionSettings(device="null:0"), Recorder()) as session:
+        result = session.run(plan(loaded.suite, quick=True))
+    assert [row.reason for row in result.rows] == ["crashed", "no-device"]
+
+
 @pytest.mark.parametrize("victim", ["next", "another"])
 def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim):
     with session_of(project) as session:

@@ -744,7 +744,7 @@ def test_a_lost_card_costs_no_test_its_verdict(bed):
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     assert [sentence.partition(":")[0] for sentence in failures(done).values()] == ["crashed"]
     assert "5 unchanged" in told(done)
-    assert "were measured on null:0 instead" in told(done)
+    assert "went to null:0" in told(done)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_lost_card_leaves_its_cases_to_a_like_card(harness, cards):
     assert row["reason"] == "crashed"
     assert sorted([case, *done.found["NULL-a"]]) == CASES
     assert "null:1 measured no more: null (null:1) cannot be opened any more" in done.err
-    assert "These cases were measured on null:0 instead: " in done.err
+    assert "These cases went to null:0: " in done.err
 
 
 def test_what_a_card_measured_before_it_was_lost_is_kept(harness, cards):

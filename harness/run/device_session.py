@@ -24,7 +24,15 @@ from harness.device.machine import describe_host
 from harness.device.peaks import peaks
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.device.telemetry.nvml import visible_card
-from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
+from harness.errors import (
+    DeviceError,
+    ExitCode,
+    HarnessError,
+    KernelError,
+    LaunchError,
+    UsageError,
+    WorkerError,
+)
 from harness.measure.protocol import Open, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.wall_time import WallTime
@@ -213,6 +221,8 @@ class WorkerProcess(Process):
 
 
 OPEN_TIMEOUT_S = 60.0
+_FAULTS = (KernelError.reason, WorkerError.reason, TimedOutError.reason)
+"""Reasons of a failure by which a device may be lost."""
 RECOVERY_S = 2.0
 """Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
 
@@ -456,6 +466,8 @@ class DeviceSession:
             self.wall_time.enter("judge")
         if isinstance(reply, Failed):
             self.leave()
+            if reply.reason in _FAULTS:
+                self.end_opened()
         return reply
 
     def _opened(self, opening: Callable[[], P]) -> P:
@@ -508,6 +520,10 @@ class DeviceSession:
         self._child = None
         with self.wall_time.during("open"):
             self._worker.close()
+
+    def end_opened(self) -> None:
+        """End every process that may have opened the device: it may be lost to all of them."""
+        self.end_ahead()
 
     def end_ahead(self) -> None:
         """End the workers that wait for their turn."""

@@ -259,6 +259,10 @@ class PairSession(DeviceSession):
         self.ahead.close()
         super().__exit__(*error)
 
+    def end_opened(self) -> None:
+        self.ahead.close()
+        super().end_opened()
+
     def leave(self) -> None:
         self._turns = None
         super().leave()

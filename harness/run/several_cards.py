@@ -79,7 +79,7 @@ class Lost(NamedTuple):
     def message(self) -> str:
         """Tell why the card measured no more, and what became of its cases."""
         heirs = ", ".join(heir.device.spec for heir in self.heirs)
-        fate = f"were measured on {heirs} instead" if heirs else "were not measured"
+        fate = f"went to {heirs}" if heirs else "were not measured"
         cases = f" These cases {fate}: {', '.join(self.cases)}." if self.cases else ""
         return f"{self.card.device.spec} measured no more: {self.error.message}{cases}"
 
