@@ -144,6 +144,25 @@ def test_variables_that_are_read_early_need_a_fresh_process(begin):
     assert "READ_EARLY" in why
 
 
+def test_variables_that_are_no_utf_8_need_a_fresh_process(begin):
+    begin(told="os.environb.get(b'HARNESS_ANY')")
+    assert told_by(env={"HARNESS_ANY": "\udcff"})[:2] == (False, r"b'\xff'")
+    assert told_by()[0]
+
+
+def test_an_answer_that_nobody_waited_for_is_no_answer_to_the_next_order(begin, monkeypatch):
+    begin()
+
+    def interrupt(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ready.Template, "_ask", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Process("told_module")
+    assert told_by()[::2] == (False, "the process that is ready was interrupted")
+
+
 def test_a_failure_tells_why_a_worker_was_not_forked(begin, tmp_path):
     begin("import threading; threading.Timer(9, print).start()")
     told_by()  # the template has imported the module by then

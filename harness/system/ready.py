@@ -93,8 +93,13 @@ class Template:
                     return self._ask(Order(module=module, folder=str(folder), env=env), control, log)
                 except _UnfitError as error:
                     self._reason = str(error)
+                except UnicodeEncodeError:
+                    return "its variables or its folder are no UTF-8"
                 except (OSError, msgspec.MsgspecError) as error:
                     self._reason = f"the process that is ready does not answer: {error}"
+                except BaseException:  # an interrupt: the next answer would be to this order
+                    self._reason = "the process that is ready was interrupted"
+                    raise
             return self._reason
 
     def _ask(self, order: Order, control: int, log: BinaryIO) -> ForkedProcess:

@@ -18,7 +18,6 @@ import importlib
 import mmap
 import os
 import platform
-import resource
 import secrets
 import select
 import signal
@@ -162,7 +161,7 @@ def become(received: _Received) -> None:
     control, *streams = (_moved(file) for file in received.files)
     for number, file in enumerate(streams):
         os.dup2(file, number)
-    _close_above(2, but=control)
+    _close_all_but({0, 1, 2, control})
     os.chdir(order.folder)
     for name in os.environ.keys() - order.env.keys():
         del os.environ[name]
@@ -178,9 +177,10 @@ def _moved(file: int) -> int:
     return os.dup(file) if file > 2 else _moved(os.dup(file))
 
 
-def _close_above(number: int, but: int) -> None:
-    os.closerange(number + 1, but)
-    os.closerange(but + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+def _close_all_but(kept: set[int]) -> None:
+    for number in {*map(int, os.listdir("/proc/self/fd"))} - kept:  # noqa: PTH208
+        with contextlib.suppress(OSError):  # the listing itself
+            os.close(number)
 
 
 def _seed() -> None:
