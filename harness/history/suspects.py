@@ -51,7 +51,7 @@ _SETTINGS = (*NAMES, "suite.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CaseSource:
     """The source of cases that differ in size or parameters alone."""
 
     suite: str = ""
@@ -70,12 +70,12 @@ class SourceFolders:
     kernels: Mapping[str, frozenset[str]]
     """All kernels that each suite has had."""
 
-    def source_of(self, case: SeriesCase) -> Source:
+    def source_of(self, case: SeriesCase) -> CaseSource:
         if case.suite in self.folders:
-            return Source(suite=case.suite, kernel=case.kernel)
-        return Source(modules=_modules(case))
+            return CaseSource(suite=case.suite, kernel=case.kernel)
+        return CaseSource(modules=_modules(case))
 
-    def role(self, path: str, source: Source) -> Role:
+    def role(self, path: str, source: CaseSource) -> Role:
         file = PurePosixPath(path)
         if _DEPENDENCY.fullmatch(file.name) or file.parent.name == "requirements":
             return "dependency"
@@ -85,7 +85,7 @@ class SourceFolders:
             return "measurement"
         return "" if _ASIDE.fullmatch(path) else "code"
 
-    def _in_suite(self, file: PurePosixPath, source: Source) -> Role:
+    def _in_suite(self, file: PurePosixPath, source: CaseSource) -> Role:
         folder = self.folders[source.suite]
         if folder not in file.parents:
             others = any(each in file.parents for each in self.folders.values())
@@ -129,7 +129,7 @@ def with_suspects(
     touched = {at: paths.get(commits[at].hash, ()) for at in positions}
 
     @functools.cache
-    def role_of(at: int, source: Source) -> Role:
+    def role_of(at: int, source: CaseSource) -> Role:
         """Return the weightiest role of the files that a commit touches."""
         roles = (sources.role(path, source) for path in touched[at])
         return max(roles, key=lambda role: _WEIGHTS[role], default="")
@@ -144,8 +144,8 @@ def with_suspects(
 def _judged(
     event: Event,
     touched: Mapping[int, Sequence[str]],
-    of_cases: Mapping[Source, int],
-    role_of: Callable[[int, Source], Role],
+    of_cases: Mapping[CaseSource, int],
+    role_of: Callable[[int, CaseSource], Role],
 ) -> Event:
     """Return the event with its suspects in order. Where the narrowest touch files, but none that may change
     a figure, the cause is not the code, and none is likely. `of_cases` are the sources with their cases.
@@ -167,6 +167,6 @@ def _judged(
 
 
 def _with(
-    positions: Sequence[int], roles: Mapping[int, Mapping[Source, Role]], wanted: Sequence[Role]
+    positions: Sequence[int], roles: Mapping[int, Mapping[CaseSource, Role]], wanted: Sequence[Role]
 ) -> list[int]:
     return [at for at in positions if any(role in wanted for role in roles[at].values())]
