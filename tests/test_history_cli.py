@@ -469,7 +469,7 @@ def test_json_tells_everything_but_points(harness, shown):
     assert done.status == ExitCode.REGRESSION
     assert done.err == ""
     told = done.json
-    assert told["schema_version"] == 1
+    assert told["schema_version"] == 2
     assert told["open"] == 1
     assert told["commits"]["count"] == COMMITS
     assert told["commits"]["newest"]["hash"] == shown.commits[-1]

@@ -11,8 +11,8 @@ harness.data("changed/0", {
       "before": 22733.2,
       "after": 20454.0,
       "effect": -0.100256,
-      "low": -0.103251,
-      "high": -0.0972511,
+      "low": -0.105595,
+      "high": -0.0948853,
       "p_value": 2.08507e-16,
       "cycles_effect": 0.111427,
       "clock_before": 1980.0,
@@ -30,7 +30,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+      "sentence": "11.1 % slower (+10.5 to +11.8 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
       "epoch": 0
     },
     {
@@ -44,8 +44,8 @@ harness.data("changed/0", {
       "before": 43327.5,
       "after": 47004.2,
       "effect": 0.0848574,
-      "low": 0.0810591,
-      "high": 0.088669,
+      "low": 0.0781567,
+      "high": 0.0915996,
       "p_value": 2.20516e-05,
       "cycles_effect": 0.00201199,
       "clock_before": 1821.0,
@@ -63,7 +63,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "7.82 % faster (-8.39 to -7.25 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -77,8 +77,8 @@ harness.data("changed/0", {
       "before": 18847.4,
       "after": 20437.3,
       "effect": 0.0843552,
-      "low": 0.0796412,
-      "high": 0.0890898,
+      "low": 0.0759551,
+      "high": 0.0928209,
       "p_value": 2.20516e-05,
       "cycles_effect": 0.00222283,
       "clock_before": 1821.0,
@@ -96,7 +96,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "7.78 % faster (-8.18 to -7.38 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "7.78 % faster (-8.49 to -7.06 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -110,8 +110,8 @@ harness.data("changed/0", {
       "before": 47091.6,
       "after": 43327.7,
       "effect": -0.0799287,
-      "low": -0.0821346,
-      "high": -0.0777174,
+      "low": -0.0838219,
+      "high": -0.0760189,
       "p_value": 8.38014e-10,
       "cycles_effect": -0.000911486,
       "clock_before": 1981.0,
@@ -129,7 +129,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "8.69 % slower (+8.23 to +9.15 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -143,8 +143,8 @@ harness.data("changed/0", {
       "before": 20453.7,
       "after": 18846.6,
       "effect": -0.0785765,
-      "low": -0.0820536,
-      "high": -0.0750863,
+      "low": -0.0847739,
+      "high": -0.0723372,
       "p_value": 7.168e-19,
       "cycles_effect": -0.00187374,
       "clock_before": 1980.0,
@@ -162,7 +162,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "8.53 % slower (+8.12 to +8.94 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+      "sentence": "8.53 % slower (+7.80 to +9.26 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
       "epoch": 0
     },
     {
@@ -176,8 +176,8 @@ harness.data("changed/0", {
       "before": 42822.9,
       "after": 47090.0,
       "effect": 0.0996457,
-      "low": 0.09684,
-      "high": 0.102458,
+      "low": 0.0946943,
+      "high": 0.104619,
       "p_value": 9.79956e-11,
       "cycles_effect": -0.0906162,
       "clock_before": 1981.0,
@@ -195,7 +195,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
+      "sentence": "9.06 % faster (-9.47 to -8.65 %): cycles changed by -9.06 %: the code.",
       "epoch": 0
     },
     {
@@ -209,8 +209,8 @@ harness.data("changed/0", {
       "before": 12468.8,
       "after": 13698.8,
       "effect": 0.0986428,
-      "low": 0.0949535,
-      "high": 0.102345,
+      "low": 0.091885,
+      "high": 0.105442,
       "p_value": 2.18324e-16,
       "cycles_effect": -0.0901088,
       "clock_before": 1410.0,
@@ -228,7 +228,7 @@ harness.data("changed/0", {
       "compared": false,
       "triage": null,
       "fixed_by": null,
-      "sentence": "8.98 % faster (-9.28 to -8.67 %): cycles changed by -9.01 %: the code.",
+      "sentence": "8.98 % faster (-9.54 to -8.42 %): cycles changed by -9.01 %: the code.",
       "epoch": 0
     }
   ],
@@ -269,8 +269,8 @@ harness.data("changed/0", {
         "before": 22733.2,
         "after": 20454.0,
         "effect": -0.100256,
-        "low": -0.103251,
-        "high": -0.0972511,
+        "low": -0.105595,
+        "high": -0.0948853,
         "p_value": 2.08507e-16,
         "cycles_effect": 0.111427,
         "clock_before": 1980.0,
@@ -288,7 +288,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+        "sentence": "11.1 % slower (+10.5 to +11.8 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
         "epoch": 0
       },
       "brief": {
@@ -301,8 +301,8 @@ harness.data("changed/0", {
           ["42cb0466fc"],
           ["regression"],
           [-0.100256],
-          [-0.103251],
-          [-0.0972511]
+          [-0.105595],
+          [-0.0948853]
         ]
       }
     },
@@ -342,8 +342,8 @@ harness.data("changed/0", {
         "before": 43327.5,
         "after": 47004.2,
         "effect": 0.0848574,
-        "low": 0.0810591,
-        "high": 0.088669,
+        "low": 0.0781567,
+        "high": 0.0915996,
         "p_value": 2.20516e-05,
         "cycles_effect": 0.00201199,
         "clock_before": 1821.0,
@@ -361,7 +361,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "7.82 % faster (-8.39 to -7.25 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -374,8 +374,8 @@ harness.data("changed/0", {
           ["b96615120e", "806fff3d3e"],
           ["environment", "environment"],
           [0.0848574, 0.0843552],
-          [0.0810591, 0.0796412],
-          [0.088669, 0.0890898]
+          [0.0781567, 0.0759551],
+          [0.0915996, 0.0928209]
         ]
       }
     },
@@ -415,8 +415,8 @@ harness.data("changed/0", {
         "before": 47091.6,
         "after": 43327.7,
         "effect": -0.0799287,
-        "low": -0.0821346,
-        "high": -0.0777174,
+        "low": -0.0838219,
+        "high": -0.0760189,
         "p_value": 8.38014e-10,
         "cycles_effect": -0.000911486,
         "clock_before": 1981.0,
@@ -434,7 +434,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "8.69 % slower (+8.23 to +9.15 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -447,8 +447,8 @@ harness.data("changed/0", {
           ["752145f9a3", "ef00e3087f"],
           ["environment", "environment"],
           [-0.0799287, -0.0785765],
-          [-0.0821346, -0.0820536],
-          [-0.0777174, -0.0750863]
+          [-0.0838219, -0.0847739],
+          [-0.0760189, -0.0723372]
         ]
       }
     },
@@ -488,8 +488,8 @@ harness.data("changed/0", {
         "before": 42822.9,
         "after": 47090.0,
         "effect": 0.0996457,
-        "low": 0.09684,
-        "high": 0.102458,
+        "low": 0.0946943,
+        "high": 0.104619,
         "p_value": 9.79956e-11,
         "cycles_effect": -0.0906162,
         "clock_before": 1981.0,
@@ -507,7 +507,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
+        "sentence": "9.06 % faster (-9.47 to -8.65 %): cycles changed by -9.06 %: the code.",
         "epoch": 0
       },
       "brief": {
@@ -520,8 +520,8 @@ harness.data("changed/0", {
           ["32d6b7feff", "38a84fe1aa"],
           ["improvement", "improvement"],
           [0.0996457, 0.0986428],
-          [0.09684, 0.0949535],
-          [0.102458, 0.102345]
+          [0.0946943, 0.091885],
+          [0.104619, 0.105442]
         ]
       }
     }
