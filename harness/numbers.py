@@ -86,7 +86,12 @@ def _is_too_wide(change: IntervalEstimate) -> bool:
 def is_unsure(change: IntervalEstimate) -> bool:
     """Tell whether an effect's interval is so wide, or unknown, that its figure is a rough one."""
     half = half_width(change)
-    return half is None or not half <= abs(change.effect) / 2
+    return half is None or not half <= abs(change.effect)
+
+
+def half_of(confidence: float) -> str:
+    """Return what ± means, for the caption of a table."""
+    return f"±: half of the {exact(confidence)} confidence interval."
 
 
 def effect(change: IntervalEstimate | None) -> str:

@@ -17,7 +17,7 @@ class RowSummary:
     time_ms: float | None = None
     time_low_ms: float | None = None
     time_high_ms: float | None = None
-    """The 99 % interval of the median."""
+    """The 99.9 % interval of the median."""
     spread: float | None = None
     slots: int = 0
     rate: float | None = None

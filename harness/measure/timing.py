@@ -281,13 +281,15 @@ def _stop(
     times: Sequence[float], elapsed_s: float, most_s: float, settings: MeasureSettings
 ) -> Literal["precision", "time", "slots"] | None:
     enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
-    if enough and (not median(times) or summarize(times).half_width < settings.precision):
+    if enough and (not median(times) or summarize(times, _STOPS).half_width < settings.precision):
         return "precision"
     if len(times) >= settings.max_slots:
         return "slots"
     return "time" if elapsed_s >= most_s and len(times) >= 3 else None
 
 
+_STOPS = 0.99
+"""Confidence of the interval that ends a measurement. A wider one is shown."""
 _AIM = 0.9
 """Share of the allowed time to aim at: times differ from launch to launch."""
 _GROWTH = 8

@@ -501,7 +501,7 @@ def test_the_newest_figures_have_their_slots(pages, shown):
         assert sample["low"] <= document["values"][sample["at"]] <= sample["high"]
         assert min(sample["slots"]) <= sample["low"]
         assert len(sample["slots"]) == 21
-    assert "99 % interval of a newest figure" in pages.text(".legend")
+    assert "99.9 % interval of a newest figure" in pages.text(".legend")
 
 
 def test_a_case_leads_to_its_source_and_to_diffs(pages, shown):

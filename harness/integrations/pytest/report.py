@@ -18,7 +18,7 @@ from harness.records.record_files import ComparisonResult
 from harness.records.types import DeviceInfo, Source, Verdict, fields_of
 from harness.report.table import Column, Sheet
 from harness.report.terminal.comparison_tables import calibrated, closing, lines_of, of_executables
-from harness.report.words.of_verdict import outputs_counted, verdict_columns, word_of_outputs
+from harness.report.words.of_verdict import intervals_of, outputs_counted, verdict_columns, word_of_outputs
 from harness.suite.problem import Case, Problem
 from harness.system.texts import harmless, plain_log
 
@@ -194,6 +194,7 @@ def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: 
         columns = verdict_columns("test" if of_tests else "kernel", kernels, verdicts, sizes=not of_tests)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
     texts = [
+        intervals_of(result.comparison, verdicts),
         of_executables(result.comparison) or calibrated(result.calibration, device, verdicts),
         outputs_counted(verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),

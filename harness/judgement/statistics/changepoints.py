@@ -13,12 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.judgement.statistics.exact import LONGEST, ExactSearch, strays_of_few
 from harness.judgement.statistics.paired import Floats, median
+from harness.judgement.statistics.summary import CONFIDENCE
 from harness.judgement.statistics.windows import (
     CLIP,
     FEWEST_QUIET,
@@ -51,7 +53,8 @@ _OFF_UNKNOWN = 5.0
 """The same in smallest relevant changes, where the noise is unknown."""
 _USUAL = 0.05
 """Share of the figures before that may be as far off."""
-_95 = 1.959963984540054
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Half of an interval that is shown, in standard deviations of a normal variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class ChangePoint:
     """after / before - 1."""
     low: float
     high: float
-    """The ends of the effect's 95 % interval."""
+    """The ends of the effect's 99.9 % interval."""
     p_value: float
     """At most the chance that noise alone has a step as sure as this one somewhere in 200 figures. Of the
     last step it speaks of the series as it ends now: who looks after every figure looks 200 times."""
@@ -99,7 +102,7 @@ class Brief:
     """The stretch's level over that beside it, minus 1."""
     low: float
     high: float
-    """The ends of the effect's 95 % interval."""
+    """The ends of the effect's 99.9 % interval."""
     p_value: float
     """At most the chance that noise alone has a stretch as far off somewhere in 200 figures."""
 
@@ -289,8 +292,8 @@ def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) ->
 
 
 def _margin(error: float, df: float) -> float:
-    """Half a 95 % interval."""
-    return _t_of(_95, df) * error
+    """Return half of an interval that is shown."""
+    return _t_of(_Z, df) * error
 
 
 def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift, index: Ints) -> Brief:

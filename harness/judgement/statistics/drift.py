@@ -12,10 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from harness.judgement.statistics.paired import Floats, median
+from harness.judgement.statistics.summary import CONFIDENCE
 
 _BLOCKS = 10
+_T = float(stdtrit(_BLOCKS - 2, (1 + CONFIDENCE) / 2))
+"""Half of an interval that is shown, in standard errors of a line through the blocks."""
 _FEWEST = 4
 """Figures of a block."""
 _WINDOWS = (60, 120, 240, 480)
@@ -42,7 +46,7 @@ class Drift:
     """The level at the end over that at `best`, minus 1."""
     low: float
     high: float
-    """The ends of the effect's 95 % interval."""
+    """The ends of the effect's 99.9 % interval."""
     p_value: float
     best: int
     """The index about which the level was farthest from that at the end: where to compare the newest with."""
@@ -85,7 +89,7 @@ def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: i
     ):
         return None
     farthest = int(np.argmin(side * levels))
-    margin = 2.306 * error * (_BLOCKS - 1)
+    margin = _T * error * (_BLOCKS - 1)
     return Drift(
         start=int(place[0]),
         stop=int(place[-1]) + 1,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-CONFIDENCE = 0.99
+CONFIDENCE = 0.999
+"""Confidence of every interval that is shown: the default of a comparison, whose interval decides."""
 MAD_SCALE = 1.4826
 """Makes a median absolute deviation an estimate of a normal distribution's standard deviation."""
 
@@ -19,7 +20,7 @@ class Summary:
     median_ns: float
     low_ns: float
     high_ns: float
-    """The interval that holds the median of the population with 99 % confidence."""
+    """The interval that holds the median of the population with the asked confidence."""
     spread: float
     """Scaled median absolute deviation over the median: an estimate of the relative standard deviation."""
     count: int
@@ -30,25 +31,25 @@ class Summary:
         return (self.high_ns - self.low_ns) / (2 * self.median_ns)
 
 
-def summarize(times_ns: Sequence[float]) -> Summary:
+def summarize(times_ns: Sequence[float], confidence: float = CONFIDENCE) -> Summary:
     """Median, distribution-free interval and spread of at least one time."""
     ordered = sorted(times_ns)
     middle = median(ordered)
-    low, high = _median_ranks(len(ordered))
+    low, high = _median_ranks(len(ordered), confidence)
     deviations = [abs(time - middle) for time in ordered]
     spread = MAD_SCALE * median(deviations) / middle
     return Summary(middle, ordered[low], ordered[high], spread, len(ordered))
 
 
 @functools.lru_cache(maxsize=2**12)
-def _median_ranks(count: int) -> tuple[int, int]:
-    """Indices of the order statistics that bracket the median with CONFIDENCE, or the extremes if none do.
+def _median_ranks(count: int, confidence: float) -> tuple[int, int]:
+    """Indices of the order statistics that bracket the median that surely, or the extremes if none do.
 
     The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja,
     Order Statistics, 3rd ed., section 7.1.
     """
     low, choices, below = 0, 1, 0
-    most = 2**count // round(2 / (1 - CONFIDENCE))
+    most = 2**count // round(2 / (1 - confidence))
     for index in range(count // 2):
         below += choices
         if below > most:

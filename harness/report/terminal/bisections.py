@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from harness.errors import ExitCode
-from harness.numbers import counted, half_width, interval, moved, percent, percent_figure, seconds
+from harness.numbers import counted, half_of, half_width, interval, moved, percent, percent_figure, seconds
 from harness.records.types import Effect
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_out
@@ -76,6 +76,7 @@ def _table(result: BisectResult) -> Sheet:
             Column("against", against, text=True, whole=True),
             Column("", [told(each) for each in looked], text=True),
         ],
+        caption=half_of(result.confidence),
         cut=True,
     )
 

@@ -15,7 +15,7 @@ from harness.errors import ExitCode
 from harness.judgement.judge import Policy
 from harness.judgement.saved_runs import FilesResult
 from harness.judgement.statistics.rates import false_alarm_bound
-from harness.numbers import exact, rough, seconds
+from harness.numbers import exact, half_of, rough, seconds
 from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
@@ -26,6 +26,7 @@ from harness.report.words.of_verdict import (
     basis,
     commit_label,
     explained,
+    intervals_of,
     notes_of,
     outputs_counted,
     source_label,
@@ -156,8 +157,9 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     for result in results:
         rows = result.every_verdict
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
-        print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
         comparison = result.comparison
+        columns, caption = verdict_columns("kernel", names, rows), intervals_of(comparison, rows)
+        print_out(Sheet(title=title(comparison), columns=columns, caption=caption))
         rests_on = of_executables(comparison) or calibrated(
             result.calibration, comparison.device, rows, of_script="script" in comparison.settings
         )
@@ -209,7 +211,8 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
     base, head = result.base, result.head
     ends = " against ".join(commit_label(side.commit, dirty=side.dirty) for side in (base, head))
     columns = verdict_columns("benchmark", names, result.verdicts)
-    print_out(Sheet(title=f"{ends} on {result.device}", columns=columns))
+    caption = half_of(result.policy.confidence)
+    print_out(Sheet(title=f"{ends} on {result.device}", columns=columns, caption=caption))
     files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
     limits = f"{_limits_in_words(result.policy)} of each verdict."
     _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
@@ -373,6 +376,7 @@ def _then_and_now(record: RejudgedRecord) -> Sheet:
             Column("then", then, text=True),
             Column("now", said, text=True),
         ],
+        caption=half_of(record.policy.confidence),
     )
 
 

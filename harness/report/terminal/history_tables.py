@@ -16,7 +16,8 @@ from harness.history.figures import SeriesCase, is_speed
 from harness.history.reading import CardHistory, History, sentence
 from harness.history.sources.our_records import Commits
 from harness.history.triage import WORSE, Stated
-from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
+from harness.judgement.statistics import CONFIDENCE
+from harness.numbers import counted, half_of, half_width, is_unsure, percent, percent_figure
 from harness.records.types import fields_of
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, distinct, print_error, print_out, styled
@@ -24,7 +25,10 @@ from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 2
-"""Version of the JSON, raised where a key changes its meaning or goes. 2: suspects are ranges of commits."""
+"""Version of the JSON, raised where a key changes its meaning or goes.
+
+2: suspects are ranges of commits, and intervals are of 99.9 %, not 95 %.
+"""
 _LIKELIEST = 10
 """Likely commits of an event that the JSON names."""
 _CLIP = 60
@@ -45,6 +49,7 @@ _MOST, _MOST_EARLY = 30, 8
 _FEWEST, _LINES, _REST = 2, 3, 20
 """A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
 events."""
+_CONVENTION = f"Changes of time: a plus is slower. {half_of(CONFIDENCE)}"
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
 _BESIDE_CASE = 76
@@ -85,6 +90,8 @@ def print_history(history: History, *, every: bool = False, since: str = "") -> 
         console().print()
     if history.undirected:
         console().print(_asking(history.undirected))
+    if any(card.changes for card in history.cards):
+        console().print(_CONVENTION, style="dim")
     console().print(_closing(history))
 
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.history.row_summary import RowSummary, summary_of
-from harness.judgement.statistics import summarize
-from harness.numbers import binary, number, percent_figure, times
+from harness.judgement.statistics import CONFIDENCE, summarize
+from harness.numbers import binary, half_of, number, percent_figure, times
 from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
@@ -209,6 +209,7 @@ def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
             Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
             Column("result", list(map(_status, rows)), text=True),
         ],
+        caption="\n".join(_interval_notes(rows)),
     )
 
 
@@ -229,8 +230,15 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
                 *_figures(result.run, rows),
                 Column("result", list(map(_status, rows)), text=True),
             ],
-            caption="\n".join((*_unit_notes(result.run, rows), *_library_notes(rows))),
+            caption="\n".join(
+                (*_interval_notes(rows), *_unit_notes(result.run, rows), *_library_notes(rows))
+            ),
         )
+
+
+def _interval_notes(rows: Sequence[Row]) -> Iterator[str]:
+    if any(row.measurement for row in rows):
+        yield half_of(CONFIDENCE)
 
 
 def _figures(run: Run, rows: Sequence[Row]) -> list[Column]:

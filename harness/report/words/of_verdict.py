@@ -17,6 +17,7 @@ from harness.numbers import (
     counted,
     duration,
     effect,
+    half_of,
     half_width,
     milliseconds,
     moved,
@@ -364,6 +365,13 @@ def _coupled(case: Verdict) -> str:
     if case.energy:
         told += f", energy per launch {effect(case.energy)}"
     return f"{told}."
+
+
+def intervals_of(comparison: Comparison, verdicts: Iterable[Verdict]) -> str:
+    """Return what ± means in a table of verdicts; empty if nothing was measured."""
+    confidence = comparison.settings["confidence"]
+    assert isinstance(confidence, float)
+    return half_of(confidence) if any(verdict.time for verdict in verdicts) else ""
 
 
 def verdict_columns(

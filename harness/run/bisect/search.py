@@ -127,6 +127,8 @@ class BisectResult:
     """Probability that another commit made a step of at least a sixth of the change."""
     largest_share: float | None = None
     """Largest share of the change that one commit may have made; of a creep alone."""
+    confidence: float
+    """Confidence of each interval."""
     steps: tuple[FoundStep, ...] = ()
     """Steps that explain the change, in order of their commits; none in a creep."""
     looked: tuple[Looked, ...] = ()
@@ -583,6 +585,7 @@ class Bisecting:
         ends = self._looked.get(self._ends)
         return BisectResult(
             case=str(self.case),
+            confidence=self.settings.confidence,
             good=self.line[0],
             bad=self.line[-1],
             commits=self.last,

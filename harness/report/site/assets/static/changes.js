@@ -190,7 +190,7 @@
   });
   changes.effectColumn = (site, of) => ({
     key: "effect",
-    label: "Effect",
+    label: "Effect, 99.9 % interval",
     sort: (row) => Math.abs(of(row).effect),
     down: true,
     cell: (row) => changes.effect(site, of(row)),

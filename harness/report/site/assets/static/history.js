@@ -312,7 +312,7 @@
     if (kinds.has("drift")) items.push(["drift", "drift: the level slides"]);
     if (data.changes.some((one) => one.state === "unjudged"))
       items.push(["hollow", "unjudged: too early to say whether it stays"]);
-    if (data.samples.length) items.push(["interval", "99 % interval of a newest figure; beside it its slots"]);
+    if (data.samples.length) items.push(["interval", "99.9 % interval of a newest figure; beside it its slots"]);
     if (data.outliers.length) items.push(["ring", "outlier"]);
     if (data.clocked.length) items.push(["square", "the clock was down"]);
     if (data.failed.length) items.push(["cross", "failed"]);

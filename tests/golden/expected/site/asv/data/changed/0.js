@@ -12,8 +12,8 @@ harness.data("changed/0", {
       [22733.2, 43327.5, 18847.4, 47091.6, 20453.7, 42822.9, 12468.8],
       [20454.0, 47004.2, 20437.3, 43327.7, 18846.6, 47090.0, 13698.8],
       [-0.100256, 0.0848574, 0.0843552, -0.0799287, -0.0785765, 0.0996457, 0.0986428],
-      [-0.103251, 0.0810591, 0.0796412, -0.0821346, -0.0820536, 0.09684, 0.0949535],
-      [-0.0972511, 0.088669, 0.0890898, -0.0777174, -0.0750863, 0.102458, 0.102345],
+      [-0.105595, 0.0781567, 0.0759551, -0.0838219, -0.0847739, 0.0946943, 0.091885],
+      [-0.0948853, 0.0915996, 0.0928209, -0.0760189, -0.0723372, 0.104619, 0.105442],
       [2.08507e-16, 2.20516e-05, 2.20516e-05, 8.38014e-10, 7.168e-19, 9.79956e-11, 2.18324e-16],
       [0.111427, 0.00201199, 0.00222283, -0.000911486, -0.00187374, -0.0906162, -0.0901088],
       [1980.0, 1821.0, 1821.0, 1981.0, 1980.0, 1981.0, 1410.0],
@@ -98,8 +98,8 @@ harness.data("changed/0", {
         "before": 22733.2,
         "after": 20454.0,
         "effect": -0.100256,
-        "low": -0.103251,
-        "high": -0.0972511,
+        "low": -0.105595,
+        "high": -0.0948853,
         "p_value": 2.08507e-16,
         "cycles_effect": 0.111427,
         "clock_before": 1980.0,
@@ -117,7 +117,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "11.1 % slower (+10.8 to +11.5 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
+        "sentence": "11.1 % slower (+10.5 to +11.8 %): cycles changed by +11.1 %: the code. Registers 104 → 112.",
         "epoch": 0
       },
       "brief": {
@@ -130,8 +130,8 @@ harness.data("changed/0", {
           ["42cb0466fc"],
           ["regression"],
           [-0.100256],
-          [-0.103251],
-          [-0.0972511]
+          [-0.105595],
+          [-0.0948853]
         ]
       }
     },
@@ -171,8 +171,8 @@ harness.data("changed/0", {
         "before": 43327.5,
         "after": 47004.2,
         "effect": 0.0848574,
-        "low": 0.0810591,
-        "high": 0.088669,
+        "low": 0.0781567,
+        "high": 0.0915996,
         "p_value": 2.20516e-05,
         "cycles_effect": 0.00201199,
         "clock_before": 1821.0,
@@ -190,7 +190,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "7.82 % faster (-8.14 to -7.50 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "7.82 % faster (-8.39 to -7.25 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -203,8 +203,8 @@ harness.data("changed/0", {
           ["b96615120e", "806fff3d3e"],
           ["environment", "environment"],
           [0.0848574, 0.0843552],
-          [0.0810591, 0.0796412],
-          [0.088669, 0.0890898]
+          [0.0781567, 0.0759551],
+          [0.0915996, 0.0928209]
         ]
       }
     },
@@ -244,8 +244,8 @@ harness.data("changed/0", {
         "before": 47091.6,
         "after": 43327.7,
         "effect": -0.0799287,
-        "low": -0.0821346,
-        "high": -0.0777174,
+        "low": -0.0838219,
+        "high": -0.0760189,
         "p_value": 8.38014e-10,
         "cycles_effect": -0.000911486,
         "clock_before": 1981.0,
@@ -263,7 +263,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "8.69 % slower (+8.43 to +8.95 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
+        "sentence": "8.69 % slower (+8.23 to +9.15 %): the SM clock moved with the temperature and cycles did not: the card, not the code.",
         "epoch": 0
       },
       "brief": {
@@ -276,8 +276,8 @@ harness.data("changed/0", {
           ["752145f9a3", "ef00e3087f"],
           ["environment", "environment"],
           [-0.0799287, -0.0785765],
-          [-0.0821346, -0.0820536],
-          [-0.0777174, -0.0750863]
+          [-0.0838219, -0.0847739],
+          [-0.0760189, -0.0723372]
         ]
       }
     },
@@ -317,8 +317,8 @@ harness.data("changed/0", {
         "before": 42822.9,
         "after": 47090.0,
         "effect": 0.0996457,
-        "low": 0.09684,
-        "high": 0.102458,
+        "low": 0.0946943,
+        "high": 0.104619,
         "p_value": 9.79956e-11,
         "cycles_effect": -0.0906162,
         "clock_before": 1981.0,
@@ -336,7 +336,7 @@ harness.data("changed/0", {
         "compared": false,
         "triage": null,
         "fixed_by": null,
-        "sentence": "9.06 % faster (-9.29 to -8.83 %): cycles changed by -9.06 %: the code.",
+        "sentence": "9.06 % faster (-9.47 to -8.65 %): cycles changed by -9.06 %: the code.",
         "epoch": 0
       },
       "brief": {
@@ -349,8 +349,8 @@ harness.data("changed/0", {
           ["32d6b7feff", "38a84fe1aa"],
           ["improvement", "improvement"],
           [0.0996457, 0.0986428],
-          [0.09684, 0.0949535],
-          [0.102458, 0.102345]
+          [0.0946943, 0.091885],
+          [0.104619, 0.105442]
         ]
       }
     }
