@@ -927,7 +927,7 @@ def _values(
 
 def _factors(samples: Sequence[float]) -> tuple[float, ...]:
     """The interval and quartiles that asv finds for samples with a median of 1."""
-    summary = summarize(samples)
+    summary = summarize(samples, 0.99)
     ordered = sorted(samples)
     return summary.low_ns, summary.high_ns, ordered[SLOTS // 4], ordered[-1 - SLOTS // 4]
 

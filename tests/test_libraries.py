@@ -431,7 +431,7 @@ def test_without_the_library_a_kernel_has_the_same_figures(tmp_path, monkeypatch
     assert {row.measurement and row.measurement.times_ns[0] for row in rows.values()} == {TIMES["plain"]}
     for table in run_tables(result):
         assert [column.name for column in table.shown if "vendor" in column.name] == []
-        assert not table.caption
+        assert "library" not in table.caption
 
 
 def test_verifying_alone_asks_no_library(tmp_path, monkeypatch, own_cache):
@@ -459,7 +459,7 @@ def test_a_package_that_is_absent_is_why_there_is_no_share(tmp_path, monkeypatch
     assert rows["fast", 64].library_missing == sentence
     assert (rows["vendor", 64].status, rows["vendor", 64].reason) == ("skipped", "needs-package")
     for table in run_tables(result):
-        assert table.caption == f"% library: {sentence}"
+        assert f"% library: {sentence}" in table.caption
 
 
 @pytest.mark.parametrize(

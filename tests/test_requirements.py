@@ -23,7 +23,7 @@ if sys.version_info < (3, 11):
 else:
     import tomllib
 
-OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "sanitize"}
+OTHERS = {"asv", "cuda", "dask", "dev", "docs", "parquet", "pytest", "sanitize"}
 """Extras that bring no kernel anything by hash: asv is in the base, and PyCUDA has no wheels."""
 OWN = ROOT / ".github" / "requirements" / "measure.txt"
 RUNNERS = [
