@@ -73,12 +73,24 @@ def test_a_lost_device_is_lost_to_workers_that_opened_it_before(project, null_sc
 
 
 @pytest.mark.parametrize("victim", ["next", "another"])
-def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim):
+def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim, monkeypatch):
+    begin, number = WorkerProcess.begin_open, 0 if victim == "next" else 1
+
+    def as_it_ends(worker, *given, **named):
+        if len(opened) != before + number:
+            return begin(worker, *given, **named)
+        [pid, *_] = worker.pids()
+        os.kill(pid, signal.SIGSTOP)  # once it has opened the device, a request is lost with it
+        opening = begin(worker, *given, **named)
+        os.kill(pid, signal.SIGKILL)
+        return opening
+
     with session_of(project) as session:
+        before = len(opened)
+        monkeypatch.setattr(WorkerProcess, "begin_open", as_it_ends)
         session.wanted = 3
         session.open_ahead()
-        dies = session._ahead[0 if victim == "next" else 1].worker
-        os.kill(dies.pids()[0], signal.SIGKILL)
+        dies = session._ahead[number].worker
         found = ticks(session)
         assert found is not dies
         assert not session._ahead
