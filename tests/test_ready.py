@@ -169,5 +169,5 @@ def test_a_failure_tells_why_a_worker_was_not_forked(begin, tmp_path):
     with closing(WorkerProcess(tmp_path)) as worker:
         os.kill(worker.pids()[0], signal.SIGKILL)
         with pytest.raises(WorkerError) as caught:
-            worker.open("null")
+            worker.begin_open("null")()
         assert caught.value.log == "Started by Python: the process that is ready has 2 threads."

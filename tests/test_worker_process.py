@@ -76,7 +76,7 @@ def test_what_would_spoil_times_is_taken_back(tmp_path, monkeypatch, name, value
     text = f"import os\nraise ValueError('it is ' + os.environ[{name!r}])\n"
     write_files(tmp_path, {"suite.py": text})
     with closing(WorkerProcess(tmp_path)) as worker, pytest.raises(UsageError, match=f"it is {value}"):
-        worker.open("null", tmp_path)
+        worker.begin_open("null", tmp_path)()
 
 
 def test_cases_are_compiled_side_by_side_before_one_is_measured(tmp_path):

@@ -105,25 +105,6 @@ class WorkerProcess(Process):
         env = {**defaults, **paths, **env}
         super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
 
-    def open(
-        self,
-        device: str | None,
-        suite: Path | None = None,
-        base: Path | None = None,
-        *,
-        told: Mapping[SideName, SuiteData] = {},
-        work_tree: Path | None = None,
-        peaks: Mapping[str, float] = {},
-        compilers: Mapping[str, str] = {},
-    ) -> OpenReply:
-        """Have it open a device, and suites if given: those that are `told` it does not load itself.
-
-        Raises UsageError, DeviceError, WorkerError.
-        """
-        return self.begin_open(
-            device, suite, base, told=told, work_tree=work_tree, peaks=peaks, compilers=compilers
-        )()
-
     def begin_open(
         self,
         device: str | None,
@@ -135,7 +116,10 @@ class WorkerProcess(Process):
         peaks: Mapping[str, float] = {},
         compilers: Mapping[str, str] = {},
     ) -> Callable[[], OpenReply]:
-        """Ask it to open a device; what is returned waits for that. Both raise what `open` does."""
+        """Ask the worker to open a device, and suites if given. Return a function that waits for its answer.
+
+        It does not load the suites that it is `told`. Both raise UsageError, DeviceError and WorkerError.
+        """
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
@@ -488,7 +472,7 @@ class DeviceSession:
             time.sleep(RECOVERY_S)
             try:
                 with closing(WorkerProcess(self.scratch)) as worker:
-                    worker.open(self._spec)
+                    worker.begin_open(self._spec)()
             except HarnessError as again:
                 gone = f"{self.device.name} ({self.device.spec}) cannot be opened any more: {again.message}"
                 self.lost = DeviceError(gone, log=again.log)
@@ -612,6 +596,6 @@ def program_device() -> DeviceInfo:
 def find_device(spec: str | None) -> DeviceInfo:
     """Return the device that `spec` names, or the default. Raises UsageError, DeviceError."""
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
-        device = child.open(spec).device
+        device = child.begin_open(spec)().device
         with closing(probe_for(device)) as probe:
             return identified(device, probe.identity())

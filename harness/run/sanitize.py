@@ -144,7 +144,7 @@ class _Sanitizing:
         kernel, sizes = planned.kernel.name, planned.case.sizes
         try:
             with closing(child):
-                child.open(device, loaded.suite.root, work_tree=loaded.work_tree)
+                child.begin_open(device, loaded.suite.root, work_tree=loaded.work_tree)()
                 request = Sanitize(kernel=kernel, sizes=sizes, seed=self.seed, options=options)
                 reply = child.ask(request, self.timeout_s)
                 child.finish(_END_S)

@@ -222,7 +222,7 @@ class _Sharing:
     def leave(
         self, card: Card, unfinished: Iterable[CaseOfSuite], *, may_pass: bool
     ) -> tuple[list[CaseOfSuite], list[Card]]:
-        """Take a card out. Return the cases that it leaves, and the like cards that get them if these may."""
+        """Remove a card. Return the cases that it has not measured, and the like cards that may take them."""
         with self._changed:
             left = [*unfinished, *self._waiting.pop(card)]
             self._working.discard(card)

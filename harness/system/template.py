@@ -1,4 +1,4 @@
-"""A process that has imported what others need and forks itself: ``python -m harness.system.template``.
+"""A process that imports modules of others, and forks itself: ``python -m harness.system.template``.
 
 It runs no code of a suite and opens no device, so its forks are as fresh as processes that Python starts:
 each has its own context on a card, its own random numbers, and its own places of what it maps later. A fork

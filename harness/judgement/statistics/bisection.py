@@ -88,7 +88,7 @@ class SoughtStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Gaps between compared positions that each hold a step, and the probability of that."""
+    """A set of gaps between compared positions that each hold a step, and the set's probability."""
 
     gaps: tuple[int, ...]
     sizes: tuple[float, ...]
@@ -116,7 +116,7 @@ class Beliefs:
         return sum(each.chance for each in self.explanations if each.crept)
 
     def steps(self) -> list[SoughtStep]:
-        """Return the steps that matter of the likeliest number of steps, in order of their commits."""
+        """Return the steps that matter, for the likeliest number of steps, in order of their commits."""
         by_count: dict[int, list[Explanation]] = {}
         for each in self._by_steps:
             by_count.setdefault(len(each.gaps), []).append(each)
@@ -321,7 +321,7 @@ def smallest_range(likely: Floats) -> Block:
 
 
 def suspected(likely: Floats) -> int:
-    """Return how many suspects it takes, the likeliest first."""
+    """Return how many suspects, the likeliest first, hold the step with probability SURE."""
     return int(np.searchsorted(np.cumsum(np.sort(likely)[::-1]), SURE - _ROUNDING)) + 1
 
 

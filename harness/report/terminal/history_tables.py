@@ -58,7 +58,7 @@ _INDENT = "  "
 _UNITS = range(1, 4)
 """Powers of 1,000 that units of one kind are apart, as s and ns."""
 _NEAR_UNIT = 0.05
-"""How far the power of a ratio may be from these."""
+"""Largest distance of a ratio's power of 1,000 from these numbers."""
 _NAMED = 4
 """Commits of several that are named."""
 _FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")

@@ -348,7 +348,7 @@ class Bisecting:
         return self._asked[check] > 0 and found.holds(block.after, block.upto) >= bisection.SURE
 
     def _block(self, step: SoughtStep, found: Beliefs) -> Block:
-        """Return the fewest suspects of a step that are sure enough."""
+        """Return the smallest range of suspects that holds a step's commit with probability SURE."""
         block = bisection.likeliest(step.likely, self._cuts)
         if max(block.mass, found.holds(block.after, block.upto)) >= bisection.SURE:
             return block
