@@ -87,7 +87,7 @@ def _asked(
     turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         # The null device: a suite is loaded and no card touched.
-        child.open("null", loaded.suite.root, work_tree=loaded.work_tree)
+        child.begin_open("null", loaded.suite.root, work_tree=loaded.work_tree)()
         reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
