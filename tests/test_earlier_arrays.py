@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from harness.measure import earlier_arrays
 from harness.measure.earlier_arrays import EarlierArrays
+from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -195,3 +197,15 @@ def test_no_origin_is_no_key(tmp_path):
     kept = EarlierArrays(tmp_path / "arrays", lambda: "")
     assert kept.get(kept.key("x")) is None
     assert kept.put(kept.key("x"), {"x": np.zeros(2**20)}) is None
+
+
+@pytest.mark.parametrize("suite_user", [False, True])
+def test_suites_of_another_user_get_no_folder(tmp_path, own_cache, monkeypatch, suite_user):
+    """What one stranger's suite wrote there would be a reference for the next."""
+    asked = []
+    monkeypatch.setattr(WorkerProcess, "begin", lambda _, request, __: asked.append(request))
+    with closing(WorkerProcess(tmp_path)) as worker:
+        if suite_user:
+            monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))
+        worker.begin_open("null")
+    assert [request.arrays for request in asked] == [None if suite_user else str(own_cache / "arrays")]
