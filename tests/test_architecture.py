@@ -246,6 +246,13 @@ def test_a_foreign_library_is_known_in_one_place():
     assert not astray
 
 
+def test_types_are_decoded_in_one_place():
+    """Two threads in which msgspec looks at one type for the first time end the process."""
+    typed = re.compile(r"msgspec\.(convert|json\.Decoder)\(|msgspec\.json\.decode\([^)]*type=")
+    found = [path for path in ROOT.rglob("*.py") if typed.search(path.read_text())]
+    assert found == [ROOT / "system" / "decoding.py"]
+
+
 def test_the_middle_touches_nothing_outside():
     outside = [
         (name, imported)

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -205,3 +206,36 @@ def test_what_a_suite_left_in_its_folder_is_not_run_as_this_user(tmp_path, monke
         process.close()
         thread.join(20)
     assert asked == [module_command("harness.measure.worker", None, "/opt/python")]
+
+
+FIRST_LOOKS = """
+import sys
+import threading
+import msgspec
+from harness.measure import protocol, remote_suite
+from harness.system import process
+
+sys.setswitchinterval(1e-6)
+at_once = threading.Barrier(4)
+
+def decode_all():
+    at_once.wait()
+    for kind in process.Request.__subclasses__():
+        for content in (b'{"type":"Reply","value":{}}', b'{"type":"Failed","reason":"a","message":"b"}'):
+            try:
+                process._decoder(kind).decode(content)
+            except msgspec.ValidationError:
+                pass
+
+threads = [threading.Thread(target=decode_all) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_decode_a_message_for_the_first_time_do_not_end_the_process():
+    """Each of several cards is driven by a thread. Without a lock this was a segmentation fault each time."""
+    done = subprocess.run([sys.executable, "-c", FIRST_LOOKS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -25,6 +25,7 @@ import msgspec
 
 import harness
 from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE
 from harness.system.texts import harmless
 
@@ -344,7 +345,7 @@ class Api:
         if kind is bytes:
             return response.content  # type: ignore[return-value]
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            return decode(response.content, kind)
         except UNREADABLE as error:
             raise RemoteError(
                 f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
@@ -419,7 +420,7 @@ class _Error(msgspec.Struct):
 def _message(response: Response) -> str:
     """Return what the forge says of an error, made harmless."""
     try:
-        error = msgspec.json.decode(response.content, type=_Error)
+        error = decode(response.content, _Error)
     except UNREADABLE:
         return ""
     parts = (error.message, error.error, error.errors)

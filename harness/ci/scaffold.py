@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from harness.ci.forge import quoted
 from harness.ci.requirements import DEVICES, compiling, composed, extras_of, read_shipped
 from harness.errors import ConfigError, RefusedError, StoreError, UsageError
+from harness.system.decoding import convert
 from harness.system.files import write_all
 from harness.system.git import ask, repository_of
 
@@ -91,7 +92,7 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
     if len(content) > _LARGEST_BYTES:
         raise ConfigError(f"{where} has {len(content)} bytes; a file of cards has at most {_LARGEST_BYTES}.")
     try:
-        fleet = msgspec.convert(json.loads(content, object_pairs_hook=_once), Fleet)
+        fleet = convert(json.loads(content, object_pairs_hook=_once), Fleet)
     except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors too
         raise ConfigError(f"{where} is no file of cards: {error}.") from None
     names = [card.name for card in fleet.cards]
@@ -112,7 +113,7 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
 def check_patterns(words: Sequence[str]) -> None:
     """Raises RefusedError unless a file of cards may name them as cases: they become words of a command."""
     try:
-        msgspec.convert(tuple(words), Cases)
+        convert(tuple(words), Cases)
     except msgspec.ValidationError:
         raise RefusedError(
             f"'{quoted(' '.join(words))}' names no cases: expected up to 64 such as matmul.naive or "
@@ -360,7 +361,7 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
     card = FleetCard(name="my-card", labels=_LABELS, also=tuple(more))
     try:
         made = {"cards": [msgspec.to_builtins(card)], "pytest": list(tests), "light": light}
-        return msgspec.convert(made, Fleet)
+        return convert(made, Fleet)
     except msgspec.ValidationError as error:
         raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 

@@ -26,6 +26,7 @@ import msgspec
 from harness.errors import BusyError
 from harness.records.types import DeviceInfo
 from harness.system import interrupts
+from harness.system.decoding import decode
 from harness.system.files import try_lock
 from harness.system.texts import harmless
 
@@ -202,6 +203,6 @@ def _sentence(device: DeviceInfo, file: int) -> str:
     """Who holds a lock. The words are the holder's, who may be anybody."""
     holder = "another process"
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-        noted = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
+        noted = decode(os.pread(file, _MOST_BYTES, 0), _Holder)
         holder = f"process {noted.pid} ({harmless(noted.command)[:80]}, since {harmless(noted.since)[:40]})"
     return f"{device.spec} ({device.name}) is being measured by {holder}"

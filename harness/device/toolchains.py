@@ -20,6 +20,7 @@ from harness.device.backends import nvcc
 from harness.errors import BuildError, UsageError
 from harness.records.types import Toolchain
 from harness.system.cache import cache_dir
+from harness.system.decoding import decode
 
 COMPILING = (
     *("torch", "triton", "pytorch-triton", "jax", "jaxlib", "numba", "numba-cuda"),
@@ -149,7 +150,7 @@ def _environment(given: str, python: Path) -> FoundToolchain:
             check=True,
             timeout=_TIMEOUT_S,
         )
-        found = msgspec.json.decode(done.stdout, type=FoundToolchain)
+        found = decode(done.stdout, FoundToolchain)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UsageError(f"--toolchain {given}: {python} does not run as Python 3 does ({error}).") from None
     return msgspec.structs.replace(found, given=given, python=str(python))

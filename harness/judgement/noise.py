@@ -27,6 +27,7 @@ from harness.judgement.statistics.paired import ProcessEffect
 from harness.records.record_files import CalibrationSummary, refuse_newer
 from harness.records.types import DeviceInfo
 from harness.system.cache import write_file
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE, read_regular
 
 FILE = "calibration.harness"
@@ -142,7 +143,7 @@ def read_calibration(folder: Path) -> Calibration | None:
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     try:
-        found = msgspec.json.decode(content, type=Calibration)
+        found = decode(content, Calibration)
     except UNREADABLE as error:
         raise StoreError(
             f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.system.array_files import read_arrays, write_arrays
+from harness.system.decoding import decode
 from harness.system.files import read_regular
 from harness.system.threads import side_by_side
 
@@ -74,7 +75,7 @@ class EarlierArrays:
         try:
             if not key.sha256 or not (_is_ours(self.folder) and _is_ours(entry)):
                 return None
-            known = msgspec.json.decode(read_regular(entry / _CHECKSUMS), type=dict[str, list[int]])
+            known = decode(read_regular(entry / _CHECKSUMS), dict[str, list[int]])
             if known != _checksums(read_arrays(entry)):
                 return None
             os.utime(entry)

@@ -35,6 +35,7 @@ from harness.suite.suite import Suite
 from harness.suite.suite_data import TOLERANCE, as_declared
 from harness.system.array_files import read_arrays, write_arrays
 from harness.system.cache import write_atomically
+from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 INTEGER_CHECK_ELEMENTS = 2**20
@@ -67,7 +68,7 @@ class Proofs:
     def of(self, seen: str) -> Comparisons | None:
         """Return the comparisons of outputs with this digest, if any were right."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(read_regular(self.folder / seen), type=Comparisons)
+            return decode(read_regular(self.folder / seen), Comparisons)
         return None
 
     def add(self, seen: str, found: Comparisons) -> None:

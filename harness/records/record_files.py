@@ -34,6 +34,7 @@ from harness.records.types import (
     Source,
     Verdict,
 )
+from harness.system.decoding import decode
 from harness.system.files import MOST_BYTES, UNREADABLE, open_regular, read_regular, try_lock
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _adopt_parts(folder: Path) -> None:
     """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *UNREADABLE), open_regular(part) as file:
-            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordHead)
+            first = decode(file.readline(MOST_BYTES), _RecordHead)
             described = first.run or first.comparison
             if described and not part.is_symlink() and try_lock(file.fileno()):
                 part.rename(part.with_name(part.name.removesuffix(PART)))
@@ -515,7 +516,7 @@ def whole_lines(content: bytes) -> list[bytes]:
 
 def _first(path: Path, line: bytes) -> _RecordHead:
     try:
-        return msgspec.json.decode(line, type=_RecordHead)
+        return decode(line, _RecordHead)
     except UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
@@ -547,7 +548,7 @@ def _decoded(path: Path) -> list[_Line]:
 def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
     """Return a line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
     try:
-        return msgspec.json.decode(line, type=kind)
+        return decode(line, kind)
     except UNREADABLE as error:
         raise StoreError(f"{path}, line {number} is damaged ({error}). {advice}") from None
 

@@ -32,6 +32,7 @@ from harness.records.sweep_types import (
     Sweep,
     SweepRow,
 )
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE, open_regular, read_regular, try_lock
 
 Item = PreparedConfiguration | SweepRow | Duel | Repeat | Final
@@ -169,7 +170,7 @@ class _VersionLine(msgspec.Struct):
 
 def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     try:
-        version = msgspec.json.decode(lines[0] if lines else b"", type=_VersionLine).sweep.schema_version
+        version = decode(lines[0] if lines else b"", _VersionLine).sweep.schema_version
     except UNREADABLE as error:
         raise StoreError(f"{path} is no sweep: its first line does not describe one ({error}).") from None
     refuse_newer(path, version, SCHEMA_VERSION)

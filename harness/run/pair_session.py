@@ -26,6 +26,7 @@ from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase, Refusal
 from harness.suite.problem import Case, ceil_div
 from harness.suite.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
+from harness.system.decoding import decode
 from harness.system.process import Failed, Query
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ class _Answering:
 
     def __call__(self, question: Query, deadline: float) -> object:
         try:
-            call = msgspec.json.decode(question.request, type=SuiteCall)
+            call: SuiteCall = decode(question.request, SuiteCall)
             return self.loadings[question.side].answer(call, max(0.1, deadline - time.monotonic()))
         except HarnessError as error:
             return Failed(reason=type(error).__name__, message=error.message, log=error.log)

@@ -10,8 +10,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-import msgspec
-
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import CaseTrial, NoisePriors, Precision, Round, settle
@@ -26,6 +24,7 @@ from harness.run.compare import with_twins
 from harness.run.compare_settings import JudgeSettings, pair_settings_for, policy_for
 from harness.suite.case_id import in_short
 from harness.suite.problem import Case
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE, read_regular
 
 
@@ -143,7 +142,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
     known: dict[str, dict[str, Label]] = {}
     for file in files:
         try:
-            labels = msgspec.json.decode(read_regular(file), type=list[Label])
+            labels = decode(read_regular(file), list[Label])
         except OSError as error:
             raise UsageError(f"Cannot read the labels in {file}: {error.strerror or error}.") from None
         except UNREADABLE as error:

@@ -32,6 +32,7 @@ from harness.suite.suite_data import Loading
 from harness.suite.suite_files import files_outside, tree_sha256
 from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
+from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
@@ -71,7 +72,7 @@ def known_suites(folders: Iterable[Path]) -> Iterator[KnownSuite]:
     """Yield the suite of each folder, where it was ever loaded."""
     for folder in folders:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield msgspec.json.decode(read_regular(_file(folder)), type=KnownSuite)
+            yield decode(read_regular(_file(folder)), KnownSuite)
 
 
 def _file(folder: Path) -> Path:

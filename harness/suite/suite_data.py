@@ -34,6 +34,7 @@ from harness.suite.suite_files import definition_sha256, origin_sha256
 from harness.suite.tuning import Tuning
 from harness.system.array_files import read_arrays, write_arrays
 from harness.system.cache import cache_dir
+from harness.system.decoding import convert
 from harness.system.process import Failed, LostError, Process, Request
 from harness.system.texts import harmless
 
@@ -263,7 +264,7 @@ class Functions:
         more = () if call.arch is None else (call.arch,)
         value = self.plain(self.all[call.function](case, *more))
         asked = "noted" in vars(case)
-        return msgspec.convert({"value": value, "asked_device": asked}, ReturnValue)
+        return convert({"value": value, "asked_device": asked}, ReturnValue)
 
     def _judge(self, call: JudgeCall) -> None:
         found = read_arrays(Path(call.folder))
@@ -342,7 +343,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
         "include": suite.include,
         "ladders": msgspec.to_builtins(tuple(suite.ladders)),
     }
-    return msgspec.convert(document, SuiteData)
+    return convert(document, SuiteData)
 
 
 def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:

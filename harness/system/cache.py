@@ -16,6 +16,7 @@ import msgspec
 import platformdirs
 
 from harness.errors import StoreError
+from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 _FORMAT = b"harness binary 1"
@@ -157,7 +158,7 @@ class BinaryCache:
         """The manifests of all that came from here or went here; None where something was not kept."""
         if not self._is_whole:
             return None
-        return tuple(msgspec.json.decode(each, type=Manifest) for each in sorted(self._manifests))
+        return tuple(decode(each, Manifest) for each in sorted(self._manifests))
 
     @staticmethod
     def key(text: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
@@ -172,7 +173,7 @@ class BinaryCache:
             if (begin, sha256) != (_FORMAT, _entry_sha256(key, rest)):
                 return None
             manifest, binary = rest.split(b"\n", 1)
-            current = msgspec.json.decode(manifest, type=Manifest).is_current()
+            current = decode(manifest, Manifest).is_current()
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
         if not (current and binary):

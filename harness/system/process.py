@@ -23,6 +23,7 @@ import msgspec
 
 from harness.errors import HarnessError, Side
 from harness.system import interrupts, ready, supervisor
+from harness.system.decoding import decoder
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
@@ -103,7 +104,7 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     """Return a decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
-    return msgspec.json.Decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
+    return decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
 
 
 def _message(answer: object) -> msgspec.Struct:
@@ -575,12 +576,12 @@ def serve(requests: Any, answer: Callable[[Any, Channel], object]) -> None:
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    decoder = msgspec.json.Decoder(requests)
+    known = decoder(requests)
     channel = Channel(lines, replies)
 
     for line in lines:
         try:
-            reply = _message(answer(decoder.decode(line), channel))
+            reply = _message(answer(known.decode(line), channel))
         except HarnessError as error:
             reply = failure(error)
         except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything

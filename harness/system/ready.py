@@ -20,6 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from harness.system import supervisor
+from harness.system.decoding import decode
 from harness.system.template import CAN_FORK, MOST_BYTES, Forked, Order
 
 MODULES = ("harness.suite.suite_server", "harness.measure.worker")
@@ -115,7 +116,7 @@ class Template:
             )
             if not (answer := self._socket.recv(MOST_BYTES)):
                 raise OSError("it has ended")
-            forked = msgspec.json.decode(answer, type=Forked)
+            forked = decode(answer, Forked)
             if not forked.pid:
                 raise _UnfitError(forked.why)
             ours.pop_all()

@@ -31,6 +31,7 @@ from typing import Any
 import msgspec
 
 from harness.system import supervisor
+from harness.system.decoding import decode
 
 CAN_FORK = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
 MOST_BYTES = 2**20
@@ -101,7 +102,7 @@ def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
 def _receive(asked: socket.socket) -> _Received | None:
     """Return the next order; None once nobody is left to ask."""
     message, files, _flags, _address = socket.recv_fds(asked, MOST_BYTES, FILES)
-    return _Received(msgspec.json.decode(message, type=Order), tuple(files)) if message else None
+    return _Received(decode(message, Order), tuple(files)) if message else None
 
 
 def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:

@@ -19,8 +19,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-
 from harness.ci.data_branch.data_git import (
     BRANCH,
     BranchClone,
@@ -38,6 +36,7 @@ from harness.judgement.noise import FILE as CALIBRATION
 from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
 from harness.judgement.noise import Calibration
 from harness.records.record_files import commit_and_suite, read_comparison, read_run, reading
+from harness.system.decoding import decode
 from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
@@ -351,7 +350,7 @@ def _dumped(document: Document) -> str:
 
 def _parse_calibration(_: str, content: bytes) -> Document:
     try:
-        found = msgspec.json.decode(content, type=Calibration)
+        found = decode(content, Calibration)
         document: Document = json.loads(content)
         _measured_at(document)
     except (ValueError, RecursionError) as error:

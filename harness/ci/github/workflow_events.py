@@ -18,6 +18,7 @@ from harness.ci.sticky_comment import ReportKey
 from harness.errors import ConfigError, RefusedError, StoreError
 from harness.report.document.outcome import Links
 from harness.report.pull_request.faces import workflow_command
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE
 
 
@@ -293,7 +294,7 @@ Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
 def kind_of(content: bytes) -> Kind:
     """Return the kind of event, of those that may ask for a measurement; a comment if it is none of them."""
     try:
-        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        found = decode(content, dict[str, msgspec.Raw])
     except UNREADABLE:
         return "issue_comment"
     if "workflow_run" in found:
@@ -397,7 +398,7 @@ def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | N
 def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> EventT:
     """The event, which is of this kind and of this repository."""
     try:
-        event = msgspec.json.decode(content, type=kind)
+        event = decode(content, kind)
     except UNREADABLE as error:
         raise RefusedError(
             f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "

@@ -30,6 +30,7 @@ from harness.suite.problem import Case
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
 from harness.system.cache import BinaryCache
+from harness.system.decoding import decode
 from harness.system.process import finished
 
 WARPS = 8
@@ -111,7 +112,7 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
     if (found := cache.get(key)) is None:
         found = msgspec.json.encode(_run(text, (), parameters, launch))
         cache.put(key, found)
-    return msgspec.json.decode(found, type=tuple[Access, ...])
+    return decode(found, tuple[Access, ...])
 
 
 @functools.cache

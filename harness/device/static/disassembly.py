@@ -22,6 +22,7 @@ from harness.device.backends.cubin_lines import LineEntry
 from harness.device.static.sass import Instruction, Instructions, instructions_in, summarised
 from harness.errors import BuildError
 from harness.system.cache import BinaryCache
+from harness.system.decoding import decode
 from harness.system.files import scratch_folder
 from harness.system.process import finished
 
@@ -65,7 +66,7 @@ def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
         digest = hashlib.sha256(code.instructions + repr(code.lines).encode())
         key = cache.key(digest.hexdigest(), (_FORMAT,), version(), arch)
         if kept := cache.get(key):
-            found[code] = msgspec.json.decode(kept, type=Instructions)
+            found[code] = decode(kept, Instructions)
         else:
             missing[code] = key
     for code, each in _together(arch, list(missing)).items():

@@ -28,6 +28,7 @@ from harness.history.sources.kept_tables import CachedTable, Figures32, KeptFile
 from harness.history.sources.our_records import CONTEXT
 from harness.records.imports.imported import loads
 from harness.suite.case_id import short_id
+from harness.system.decoding import convert, decode, decoder
 from harness.system.files import UNREADABLE, read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
@@ -123,8 +124,8 @@ class _Columns(msgspec.Struct, frozen=True, cache_hash=True):
 
 _Table: TypeAlias = KeptTable[_ResultFile, _Columns]
 
-_DECODER = msgspec.json.Decoder(_Results)
-_ROW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
+_DECODER: msgspec.json.Decoder[_Results] = decoder(_Results)
+_ROW_DECODER = decoder(list[msgspec.Raw])
 
 
 def no_history(results: Path) -> StoreError:
@@ -138,7 +139,7 @@ def read_benchmarks(results: Path) -> dict[str, AsvBenchmark]:
     """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
     path = results / "benchmarks.json"
     try:
-        listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
+        listed = decode(read_regular(path), dict[str, Any])
     except FileNotFoundError:
         raise no_history(results) from None
     except OSError as error:
@@ -357,7 +358,7 @@ def _decoded(content: bytes) -> _Results:
         if b"NaN" not in content and b"Infinity" not in content:
             raise
         # asv writes what Python's json writes, which is more than JSON has.
-        return msgspec.convert(loads(content), _ParsedResults)
+        return convert(loads(content), _ParsedResults)
 
 
 def _fields(row: Any) -> list[Any]:
@@ -598,7 +599,7 @@ def _by_time(found: _Benchmarked, version: str, rows: list[int]) -> list[int]:
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:
     try:
-        stored = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
+        stored = decode(read_regular(folder / "machine.json"), dict[str, Any])
     except (OSError, *UNREADABLE) as error:
         return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
     return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""

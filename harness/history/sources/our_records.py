@@ -31,6 +31,7 @@ from harness.records.record_files import PACKED, PART, opened, read_run, unpacke
 from harness.records.types import SCHEMA_VERSION, Row, Run
 from harness.suite.case_id import in_short, size_label
 from harness.system import git
+from harness.system.decoding import decode
 from harness.system.files import MOST_BYTES, UNREADABLE
 
 
@@ -308,7 +309,7 @@ def _read_record(
     nothing: RunFacts, path: Path, layouts: dict[RecordLayout, int]
 ) -> tuple[RunFacts, Figures32]:
     with opened(path) as file:
-        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_RecordLine)
+        first = decode(file.readline(MOST_BYTES), _RecordLine)
         if first.comparison:
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
@@ -356,10 +357,8 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
     lines = whole_lines(unpacked_rest(file) if packed else _end_of(file, nothing.size))
-    changes = msgspec.json.decode(lines[-1], type=_RecordLine).problem_changes if lines else ()
-    told = [
-        msgspec.json.decode(line, type=_RecordLine).verdict for line in lines if line.startswith(_VERDICT)
-    ]
+    changes = decode(lines[-1], _RecordLine).problem_changes if lines else ()
+    told = [decode(line, _RecordLine).verdict for line in lines if line.startswith(_VERDICT)]
     return msgspec.structs.replace(
         nothing,
         suite=head.suite,

@@ -17,6 +17,7 @@ from asv.publishing import OutputPublisher
 
 from harness.integrations.asv.directions import ASV, direction_in_asv, warn_of_unknown_directions
 from harness.integrations.asv.regressions import write_regressions
+from harness.system.decoding import decode
 
 SCRIPT = "asv-direction.js"
 
@@ -165,7 +166,7 @@ def make_offline(html_dir: Path) -> list[str]:
 
 
 def load_manifest() -> VendorManifest:
-    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=VendorManifest)
+    return decode((ASSETS / VENDOR / "manifest.json").read_bytes(), VendorManifest)
 
 
 def find_remote_loads(html: str) -> dict[str, str | None]:

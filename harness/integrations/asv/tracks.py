@@ -40,6 +40,7 @@ from harness.suite.case_id import size_label
 from harness.suite.loader import load
 from harness.suite.planning import PlannedCase, divided, plan
 from harness.system import supervisor
+from harness.system.decoding import decode
 from harness.system.process import begin_ready
 
 ANSWERS = "harness-answers.json"
@@ -76,7 +77,7 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def given(cls, **facts: Any) -> AsvRequest:
-        asked = msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls)
+        asked = decode(os.environ.get(_VARIABLE) or "{}", cls)
         return msgspec.structs.replace(asked, **facts)
 
     @property

@@ -22,6 +22,7 @@ from harness.records.imports.quantities import (
     quantity_of,
     with_values,
 )
+from harness.system.decoding import convert
 
 _REQUIRED = ("name", "value", "unit")
 _COLUMNS = (*_REQUIRED, "direction", "commit")
@@ -82,7 +83,7 @@ def _row(where: str, cells: dict[str, str]) -> _Row:
     """Return the row of cells; an empty direction or commit is none."""
     given = {key: cell for key, cell in cells.items() if cell or key in _REQUIRED}
     try:
-        row = msgspec.convert(given, _Row, strict=False)
+        row = convert(given, _Row, strict=False)
     except msgspec.ValidationError as error:
         raise StoreError(
             f"{where} is no figure: {error}. A row has a name, a number, a unit, a direction (lower or "

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-import msgspec
 from msgspec import Meta
 
 from harness.errors import StoreError
 from harness.records.imports.identity import Identity
 from harness.records.types import DeviceInfo, L2Policy
+from harness.system.decoding import convert
 from harness.system.files import read_regular
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ def loads(content: bytes) -> Any:
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
     """JSON as a type. Raises StoreError where it is not as this harness writes it."""
     try:
-        return msgspec.convert(content, type=kind)
+        return convert(content, kind)
     except ValueError as error:  # msgspec's, and that of half a character
         raise StoreError(f"{where} is not as {harness} writes it: {error}.") from None
 

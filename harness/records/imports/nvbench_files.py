@@ -15,6 +15,7 @@ from harness.errors import StoreError
 from harness.records.imports import imported
 from harness.records.imports.identity import Identity, identity_of
 from harness.records.types import DeviceInfo, L2Policy
+from harness.system.decoding import convert
 from harness.system.files import read_regular
 
 _KNOWN = 1
@@ -174,7 +175,7 @@ def _arguments(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
     try:
-        meta = msgspec.convert(content, type=_NvbenchHead).meta
+        meta = convert(content, _NvbenchHead).meta
     except ValueError:
         raise StoreError(
             f"{path} does not say which version of nvbench's JSON it is, as files from before 2021 do not; "

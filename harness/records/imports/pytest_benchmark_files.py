@@ -21,6 +21,7 @@ from harness.records.imports import imported
 from harness.records.imports.identity import Identity, identity_of, names_model, texts_of
 from harness.records.imports.imported import Integer, converted, utc_moment
 from harness.records.types import DeviceInfo
+from harness.system.decoding import convert
 
 _KNOWN = range(2, 6)
 """Major versions of pytest-benchmark whose files are known."""
@@ -198,7 +199,7 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
     pytest-rerunfailures does, the last run counts.
     """
     try:
-        given = msgspec.convert(content, type=_SavedFile)
+        given = convert(content, _SavedFile)
     except ValueError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
     major = re.match(r"(\d{1,4})\.", given.version)

@@ -28,6 +28,7 @@ from harness.report.document.field_limits import (
     Words,
     strict,
 )
+from harness.system import decoding
 from harness.system.files import UNREADABLE
 
 REVIEW_SCHEMA_VERSION = 4
@@ -119,7 +120,7 @@ def encode(document: object) -> bytes:
     """
     kind: type = type(document)
     try:
-        return msgspec.json.encode(msgspec.convert(document, strict(kind), from_attributes=True))
+        return msgspec.json.encode(decoding.convert(document, strict(kind), from_attributes=True))
     except msgspec.ValidationError as error:
         raise StoreError(
             f"The report cannot be written, as nobody would read it: {error}. Give that another name."
@@ -140,13 +141,13 @@ def decode(content: bytes, kind: type[Document], schema_version: int) -> Documen
     if len(content) > LIMITS["bytes"]:
         raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
     try:
-        version = msgspec.json.decode(content, type=_VersionedDocument).schema_version
+        version = decoding.decode(content, _VersionedDocument).schema_version
         if version != schema_version:
             raise StoreError(
                 f"The report has schema version {version}; this harness reads {schema_version}. Let the same "
                 "version of gpu-harness make the report and read it."
             )
-        msgspec.json.decode(content, type=strict(wall))
-        return msgspec.json.decode(content, type=kind)
+        decoding.decode(content, strict(wall))
+        return decoding.decode(content, kind)
     except UNREADABLE as error:
         raise StoreError(f"The report is not one: {error}.") from None

@@ -7,8 +7,6 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 import harness
 from harness.errors import HarnessError, UsageError
 from harness.records.record_files import CalibrationSummary, ComparisonResult
@@ -18,6 +16,7 @@ from harness.report.document.field_limits import clipped
 from harness.report.words.of_verdict import commit_label, notes_of
 from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
+from harness.system.decoding import convert
 
 _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
 
@@ -101,7 +100,7 @@ def _card(result: ComparisonResult, places: Mapping[str, SourceLine]) -> CardRev
         margin=_setting(comparison, "margin"),
         tolerance=_setting(comparison, "tolerance"),
         confidence=_setting(comparison, "confidence"),
-        calibrated=msgspec.convert(known, CalibrationSummary, from_attributes=True)
+        calibrated=convert(known, CalibrationSummary, from_attributes=True)
         if known and known.verdicts
         else None,
         complete=not result.interrupted,

@@ -27,6 +27,7 @@ from harness.run.two_workers import SIDES
 from harness.suite.case_id import CaseId
 from harness.suite.loader import LoadedSuite, begin
 from harness.suite.planning import PlannedCase, plan
+from harness.system.decoding import decode
 from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
@@ -190,7 +191,7 @@ class PairJournal:
         self._lines = JsonLines(path, file, "The bisection goes on without it.")
         for line in () if fresh else content.splitlines():
             try:
-                pair = msgspec.json.decode(line, type=_Pair)
+                pair = decode(line, _Pair)
             except UNREADABLE:
                 continue
             if pair.context == context:

@@ -25,6 +25,7 @@ from harness.run.scripts import recorder
 from harness.run.scripts.recorder.link import FORK, GO, KILL, SEVERAL, SOCKET
 from harness.run.scripts.recorder.recording import SETTINGS
 from harness.run.scripts.script_files import script_of
+from harness.system.decoding import decoder
 from harness.system.process import Ended, ShellProcess
 
 _GLANCE_S = 0.05
@@ -87,7 +88,7 @@ class _Ready(msgspec.Struct, frozen=True, tag_field="at", tag="ready"):
     """The process makes copies of itself from now on."""
 
 
-_DECODER = msgspec.json.Decoder(Call | Done | RaisedError | _End | _Ready)
+_DECODER = decoder(Call | Done | RaisedError | _End | _Ready)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
