@@ -72,14 +72,18 @@ def test_a_lost_device_is_lost_to_workers_that_opened_it_before(project, null_sc
     assert [row.reason for row in result.rows] == ["crashed", "no-device"]
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["once asked", "before"])
 @pytest.mark.parametrize("victim", ["next", "another"])
-def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim, monkeypatch):
+def test_a_worker_that_cannot_open_ahead_costs_no_case(project, opened, victim, early, monkeypatch):
     begin, number = WorkerProcess.begin_open, 0 if victim == "next" else 1
 
     def as_it_ends(worker, *given, **named):
         if len(opened) != before + number:
             return begin(worker, *given, **named)
         [pid, *_] = worker.pids()
+        if early:
+            worker.kill()
+            return begin(worker, *given, **named)
         os.kill(pid, signal.SIGSTOP)  # once it has opened the device, a request is lost with it
         opening = begin(worker, *given, **named)
         os.kill(pid, signal.SIGKILL)

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import psutil
 
@@ -525,15 +526,23 @@ class DeviceSession:
     def _begin_open(
         self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
     ) -> Callable[[], OpenReply]:
-        return child.begin_open(
-            self._spec,
-            self._suite,
-            self._base,
-            told=self._told if told is None else told,
-            work_tree=self._work_tree,
-            peaks=self.peaks,
-            compilers=self._compilers,
-        )
+        """Ask a process to open the device. Return a function that waits for the answer, or raises."""
+        try:
+            return child.begin_open(
+                self._spec,
+                self._suite,
+                self._base,
+                told=self._told if told is None else told,
+                work_tree=self._work_tree,
+                peaks=self.peaks,
+                compilers=self._compilers,
+            )
+        except WorkerError as error:  # it has ended, which costs only those that need it
+            return partial(_fail, error)
+
+
+def _fail(error: WorkerError) -> NoReturn:
+    raise error
 
 
 def begun() -> dict[str, Any]:
