@@ -29,6 +29,7 @@ from harness.judgement.statistics.rates import holm
 from harness.numbers import percent
 from harness.records.types import (
     Arm,
+    Diagnosis,
     Effect,
     Outputs,
     PairedBlock,
@@ -177,6 +178,7 @@ class CaseTrial:
     """Reason why it ended early: budget-spent, interrupted or record-ends."""
     solo: Mapping[str, SoloRun] = field(default_factory=dict)
     """By side, what it did when it ran alone; empty where none did."""
+    diagnosis: Diagnosis | None = None
     _flag: Judgement | None = None
     """The judgement that is being confirmed."""
     _ending: Verdict | None = None
@@ -484,7 +486,7 @@ class CaseTrial:
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
         bare = bare_verdict(self.id, self.case, status, reason, message)
         base, head = self._arm("base"), self._arm("head")
-        told = fields_of(self, "settings_changed", "outputs")
+        told = fields_of(self, "settings_changed", "outputs", "diagnosis")
         return dataclasses.replace(bare, base=base, head=head, **told)
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:

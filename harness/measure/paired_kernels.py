@@ -129,6 +129,8 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
     rotation.admit(library, case)
 
 
+COUNTED_LAUNCHES = 3
+"""Launches of a side whose counters are read; of each counter the median is kept."""
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Most padding: places of arrays change a kernel's speed a little, so each process gets another one."""
@@ -381,6 +383,31 @@ class PairBench:
                 for side in rng.sample([base, head], 2)
             }
 
+    def count(self, request: protocol.CountEvents) -> dict[SideName, dict[str, float]]:
+        """Return hardware counters of each side: medians of a few launches, as they were judged."""
+        rng = random.Random(request.order_seed)  # noqa: S311
+        with self.placed(request, rng) as (buffers, sides):
+            base, head = sides["base"], sides["head"]
+            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
+            self.report("count")
+            return {
+                side.name: self._counted(side.subject, Restoring(buffers), request.l2)
+                for side in rng.sample([base, head], 2)
+            }
+
+    def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> dict[str, float]:
+        def run() -> None:
+            self.device.launch(subject.built, subject.launch, subject.arguments)
+
+        def prepare() -> None:
+            run()  # loads the code, and warms the cache
+            data.poison()
+            if l2 == "cold":
+                self.device.flush_l2()
+
+        found = [self.device.count(prepare, run) for _ in range(COUNTED_LAUNCHES)]
+        return {name: median(each[name] for each in found) for name in found[0]}
+
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
         for side, sizes in sides:
@@ -429,7 +456,7 @@ class PairBench:
     @contextmanager
     def placed(
         self,
-        request: protocol.Compare | protocol.FindSteps | protocol.RunAlone,
+        request: protocol.Compare | protocol.FindSteps | protocol.RunAlone | protocol.CountEvents,
         rng: random.Random,
         only: SideName | None = None,
     ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:

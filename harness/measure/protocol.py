@@ -280,6 +280,16 @@ class RunAlone(Request[Mapping[SideName, Alone]], frozen=True, kw_only=True):
     duration_s: float
 
 
+class CountEvents(Request[Mapping[SideName, Mapping[str, float]]], frozen=True, kw_only=True):
+    """Read hardware counters of one launch of each side of a pair."""
+
+    pair: PairOf
+    seed: int
+    order_seed: int
+    l2: L2Policy
+    """What is counted is judged so: after a flush of the L2 cache, or after a launch."""
+
+
 class BuildSide(Request[None], frozen=True, kw_only=True):
     """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
 
@@ -333,6 +343,6 @@ class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
-PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone
+PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone | CountEvents
 TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
 WorkerRequest = DescribeDevices | RunRequest | PairRequest | TurnRequest

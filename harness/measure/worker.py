@@ -153,6 +153,7 @@ class Worker:
             protocol.Compare: self.pairs.compare,
             protocol.FindSteps: self.pairs.find_steps,
             protocol.RunAlone: self.pairs.solo,
+            protocol.CountEvents: self.pairs.count,
             protocol.BuildSide: self.pairs.build_side,
             protocol.Join: self.turns.join,
             protocol.Verify: self.turns.verify,

@@ -482,6 +482,50 @@ TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 
+CauseKind = Literal[
+    "atomics",
+    "bank-conflicts",
+    "barriers",
+    "cache-misses",
+    "dependencies",
+    "double-precision",
+    "exposed-latency",
+    "instruction-fetch",
+    "local-memory",
+    "more-accesses",
+    "more-instructions",
+    "more-shared-accesses",
+    "narrower-accesses",
+    "occupancy",
+    "tensor-cores-unused",
+    "uncoalesced",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause of a slowdown that hardware counters show."""
+
+    kind: CauseKind
+    share: float
+    """Share of head's extra cycles that it can explain, from 0 to 1."""
+    message: str
+    """``bank conflicts of a shared-memory access rose from 0 to 31``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What hardware counters tell of a slowdown, read after the verdict."""
+
+    base_counters: Mapping[str, float] = field(default_factory=dict)
+    head_counters: Mapping[str, float] = field(default_factory=dict)
+    """Counters of one launch, as harness.device.counters names them; medians of several launches."""
+    causes: tuple[Cause, ...] = ()
+    """The largest share first; empty where no cause stands out."""
+    problem: str = ""
+    """Reason why there are no counters."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """Head over base, minus 1: positive is slower (or more cycles, or more energy)."""
@@ -573,6 +617,8 @@ class Verdict:
     settings_changed: tuple[str, ...] = ()
     """Settings of base's process that head's had otherwise, such as ``torch.get_num_threads: 8 → 1``, known
     of sides that have a process each; and the arithmetic, where a rate tells that only one side uses TF32."""
+    diagnosis: Diagnosis | None = None
+    """The reason of a regression; None where nobody asked, and of other verdicts."""
     gpu_s: float = 0.0
     complete: bool = True
     """False where the comparison was interrupted, or its budget spent, before the last planned look."""

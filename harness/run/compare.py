@@ -18,6 +18,7 @@ from harness.device.process_state import differences
 from harness.errors import Side, UsageError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
+from harness.judgement.causes import causes
 from harness.judgement.gates import CanaryLevel, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import JUDGED, wrong_twin
@@ -31,6 +32,7 @@ from harness.records.types import (
     TWIN_SAME,
     CaseBlock,
     Comparison,
+    Diagnosis,
     Outputs,
     Verdict,
     VerdictStatus,
@@ -168,6 +170,7 @@ class Comparing(PairSession):
                 twins = self._twins(entries) if self._wants_twins() else []
                 self._measure_all([*entries, *twins])
                 self._run_alone(entries)
+                self._explain(entries)
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
@@ -341,6 +344,37 @@ class Comparing(PairSession):
                 entry.trial.solo = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in runs}
             self.observer.measured(entry.pair.id)
         self.leave()
+
+    def _explain(self, entries: Sequence[CaseEntry]) -> None:
+        """Read the hardware counters of regressions, now that nothing is timed any more."""
+        found = [each for each in entries if each.trial.confirmed and not each.trial.ended]
+        found = [each for each in found if each.trial.verdict().status == "regression"]
+        if not found or not self.settings.explain:
+            return
+        self.observer.process(self._processes + 1, len(found), "explain")
+        for entry in found:
+            self.observer.started(entry.pair.id)
+            entry.trial.diagnosis = self._explanation(entry)
+            self.observer.measured(entry.pair.id)
+        self.leave()
+
+    def _explanation(self, entry: CaseEntry) -> Diagnosis:
+        if entry.in_turns:
+            return Diagnosis(problem="Counters are read of kernels, and this is a function of the host's.")
+        request = protocol.CountEvents(
+            pair=entry.pair,
+            seed=self.settings.seed,
+            order_seed=self._rng.getrandbits(32),
+            l2=entry.trial.rounds[-1].block.l2,
+        )
+        reply = self.ask(request, self.settings.timeout_s)
+        if isinstance(reply, Failed):
+            return Diagnosis(problem=reply.message)
+        effect = entry.trial.verdict().time
+        slowdown = effect.effect if effect else 0.0
+        base, head = reply["base"], reply["head"]
+        found = causes(base, head, slowdown)
+        return Diagnosis(base_counters=base, head_counters=head, causes=found)
 
 
 def _arithmetic(peaks: Mapping[str, float], reply: protocol.CompareReply) -> tuple[str, ...]:

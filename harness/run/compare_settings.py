@@ -44,6 +44,8 @@ class CompareSettings(JudgeSettings):
     """Number of quads and length of a block; None takes the device's usual values."""
     solo_s: float = 1.0
     """Time that each side of a flagged case runs alone, to measure its power; 0 skips this."""
+    explain: bool = False
+    """True reads hardware counters of both sides of a regression, to tell its cause."""
     twins: bool | None = None
     """True measures twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False

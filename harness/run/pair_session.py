@@ -32,7 +32,14 @@ from harness.system.process import Failed, Query
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Purpose = Literal["look", "confirm", "attribute"]
+Purpose = Literal["look", "confirm", "attribute", "explain"]
+PURPOSES: Mapping[Purpose, str] = {
+    "look": "",
+    "confirm": ", confirming",
+    "attribute": ", each side alone",
+    "explain": ", reading counters",
+}
+"""What a process is for, behind its number."""
 
 
 class CompareObserver(DeviceObserver, Protocol):

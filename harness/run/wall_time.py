@@ -11,7 +11,7 @@ STAGES = ("queue", "open", "build", "inputs", "reference", "verify", "measure", 
 computing references; verifying; measuring; and everything else, which the session does itself."""
 _STAGES_OF_PROGRESS = {
     **{stage: stage for stage in STAGES},
-    **dict.fromkeys(("library", "plant", "solo"), "measure"),
+    **dict.fromkeys(("library", "plant", "solo", "count"), "measure"),
 }
 
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import BuildError, HarnessError, LaunchError
+from harness.errors import BuildError, HarnessError, LaunchError, MeasureError
 from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 
@@ -215,6 +215,14 @@ class Device(Protocol):
     def stamp(self) -> Stamping:
         """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
         return lambda: None
+
+    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:  # noqa: ARG002
+        """Return hardware counters of what `run` enqueues, by their names in harness.device.counters.
+
+        Both are called several times, `prepare` outside of what is counted. Raises MeasureError where the
+        device has no counters, or does not let this user read them.
+        """
+        raise MeasureError(f"The harness reads no hardware counters by {self.info.backend}.")
 
     def canary(self) -> Timing | None:
         """Enqueue and time a small kernel that never changes, to see disturbances; None without one."""

@@ -7,7 +7,8 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 
 Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device does
 not open any more. A kernel's text can say its time or fault itself, so that these differ from commit to
-commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the
+commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
+``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Under the key ``noise`` the
 script may name one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then
 times vary, and the device has clocks. Under ``compilers`` it may say by which factor an nvcc makes everything
 slower, by its path, or a Python everything that it runs. Under ``uuid`` it may give the device an identity,
@@ -51,6 +52,7 @@ T = TypeVar("T")
 MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
+_COUNTERS = re.compile(r"^#define NULL_DEVICE_COUNTERS (\{.*\})$", re.MULTILINE)
 _STEP = 1e-5
 """Share of a time that each step of a planted slowdown adds to it."""
 _CANARY_NS = 50_000.0
@@ -143,6 +145,7 @@ class NullDevice(HostMemory):
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
         self.waits = 0
         """Number of calls of synchronize()."""
+        self._launched: NullBuilt | None = None
         self._writes = 0
         """Number of possible changes of inputs: results are kept until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
@@ -196,6 +199,7 @@ class NullDevice(HostMemory):
         assert isinstance(built, NullBuilt)
         self._misbehave(built.fault)
         self._run(built, arguments)
+        self._launched = built
 
     def _run(self, built: NullBuilt, arguments: Sequence[Argument]) -> None:
         if built.program.emulate is None:
@@ -253,6 +257,14 @@ class NullDevice(HostMemory):
     def stamp(self) -> Stamping:
         now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
         return self.after_wait(now)
+
+    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:
+        prepare()
+        self._launched = None
+        run()
+        if self._launched is None or not (told := _COUNTERS.search(self._launched.program.text)):
+            return super().count(prepare, run)
+        return {name: float(value) for name, value in json.loads(told[1]).items()}
 
     def canary(self) -> Timing | None:
         if self.noise is None:

@@ -562,7 +562,9 @@ class _PytestProgress:
         self._say(self._prefix + sentence, quiet=False)
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
-        what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
+        from harness.run.pair_session import PURPOSES
+
+        what = PURPOSES[purpose]
         self._say(f"{self._prefix}process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
 
     def _say_nothing(self, *_: object) -> None:

@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import Meta, Struct
 
+from harness.records.types import Cause
+
 T = TypeVar("T")
 Cut = Callable[[str], str]
 """A function that makes a text fit its limit. A type without such a function keeps the text's beginning."""
@@ -82,7 +84,10 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Annotated[Mapping[Code, Size], Meta(max_length=32)], "touched"),
     (Annotated[Mapping[Code, Text], Meta(max_length=32)], "unavailable"),
     (_NO_LIST, "kernels steps"),
-    (_NO_NAMES, "instructions loop_instructions"),
+    (_NO_NAMES, "base_counters head_counters instructions loop_instructions"),
+    (Annotated[tuple[Cause, ...], Meta(max_length=16)], "causes"),
+    (_SHARE, "share"),
+    (Text, "problem"),
 )
 FIELD_LIMITS: Mapping[str, Any] = {name: limit for limit, names in _FIELDS for name in names.split()}
 """Limits of fields of records, by the field's name; of a field that may be None, of what else it may be."""
@@ -166,7 +171,7 @@ def _limited(hint: Any, limit: Any, name: str) -> Any:
         return Annotated[(get_origin(inner)[within] if within else inner, *limits)]
     if limit is None:
         raise TypeError(f"{name} has no limit: give it one in FIELD_LIMITS.")
-    return limit
+    return _limited(limit, limit, name) if get_origin(limit) is Annotated else limit
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

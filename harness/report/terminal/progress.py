@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from harness.system.git import Commit
 
 
+def _purpose(purpose: Purpose) -> str:
+    from harness.run.pair_session import PURPOSES  # takes long to import, and is there by now
+
+    return PURPOSES[purpose]
+
+
 class Waiting:
     """A spinner on standard error, in a terminal only, followed by its text."""
 
@@ -54,9 +60,6 @@ class Waiting:
 
     def __exit__(self, *error: object) -> None:
         self.status.stop()
-
-
-_PURPOSES: dict[Purpose, str] = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}
 
 
 class DeviceProgress:
@@ -146,7 +149,7 @@ class CompareProgress(DeviceProgress):
     label = ""
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
-        self.label = f"process {number}" + _PURPOSES[purpose]
+        self.label = f"process {number}{_purpose(purpose)}"
         self.began = time.monotonic()
         self.show(self.label, completed=0, total=cases)
         if not self.console.is_terminal:
@@ -169,7 +172,7 @@ class BisectProgress(CompareProgress):
         self.pair = f"{against.hash[:10]}..{commit.hash[:10]}"
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:  # noqa: ARG002 - it is one
-        self.label = f"{self.pair}, process {number}" + _PURPOSES[purpose]
+        self.label = f"{self.pair}, process {number}{_purpose(purpose)}"
         self.progress.update(self.task, description=self.label)
 
     def looked(self, looked: Looked, suspects: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.judgement.statistics.rates import false_alarm_bound
@@ -26,7 +26,7 @@ from harness.numbers import (
     percent_figure,
     rough,
 )
-from harness.records.types import Comparison, Effect, Outputs, Source, Verdict
+from harness.records.types import Comparison, Diagnosis, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
 from harness.suite.case_id import size_label
 
@@ -108,6 +108,19 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """Return the sentence, and what only who measured could add to it: a setting, a compiler's error."""
     return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
+
+
+def why_slower(diagnosis: Diagnosis | None) -> Iterator[str]:
+    """Yield a line for each cause that hardware counters show; one that says that there is none."""
+    if diagnosis is None:
+        return
+    if diagnosis.problem:
+        yield f"    Why: not known. {diagnosis.problem}"
+    elif not diagnosis.causes:
+        yield "    Why: no cause stands out among the hardware counters."
+    for cause in diagnosis.causes:
+        word = "Why" if cause is diagnosis.causes[0] else "Also"
+        yield f"    {word}: {cause.message} ({100 * cause.share:.0f} % of the extra cycles)."
 
 
 def held_to(case: Verdict) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.device import frameworks
+from harness.device import counters, frameworks
 from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
     MOST_HELD_NS,
@@ -35,7 +35,7 @@ from harness.device.backends.base import (
     sequence,
     smallest_step,
 )
-from harness.device.backends.cuda import driver, held_launch, libcuda
+from harness.device.backends.cuda import cupti, driver, held_launch, libcuda
 from harness.device.backends.cuda.built import CudaBuilt, formats
 from harness.device.backends.cuda.host_functions import library_function, python_function
 from harness.device.frameworks import ReturnedArray
@@ -302,6 +302,23 @@ class CudaDevice(Device):
     def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:
         with driver.translated("Copying what was returned"):
             held_launch.deliver(_returned(built, arguments), self.stream)
+
+    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:
+        def alone(enqueue: Callable[[], object]) -> None:
+            enqueue()
+            self.synchronize()
+
+        chip_metrics: dict[str, str] = {}
+
+        def metrics(chip: str) -> list[str]:
+            chip_metrics.update(counters.metrics_of(chip))
+            return [*chip_metrics.values()]
+
+        context = int(self.context.handle)
+        found = cupti.counted(
+            self.index, context, metrics, functools.partial(alone, prepare), functools.partial(alone, run)
+        )
+        return {name: found[metric] for name, metric in chip_metrics.items()}
 
     @functools.cached_property
     def _helpers(self) -> Any:

@@ -1,0 +1,262 @@
+"""Hardware counters of a card, by CUPTI's range profiler.
+
+The structures are those of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
+cupti_target.h, from CUDA 12.6 on. Each begins with its size, up to the last field that is known here, so that
+newer libraries know which fields are absent. A card counts few events at once: `counted` runs the work once
+for each pass.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness.errors import MeasureError
+
+_RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
+"""CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
+_RANGE = b"launch"
+_PASSES = 64
+"""Most passes: a profiler that never ends is given up."""
+_LIBRARIES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
+_HOST_LIBRARIES = ("libnvperf_host.so", "libnvperf_target.so")
+_PACKAGES = ("nvidia.cu13", "nvidia.cuda_cupti")
+"""Packages of the wheels of CUDA 13 and of CUDA 12."""
+
+_Size, _Pointer, _Text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+_Byte, _Short, _Int, _Unsigned = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_int, ctypes.c_uint32
+
+_FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "cuptiProfilerInitialize": (),
+    "cuptiProfilerDeInitialize": (),
+    "cuptiDeviceGetChipName": (("index", _Size), ("chip", _Text)),
+    "cuptiProfilerGetCounterAvailability": (
+        ("context", _Pointer),
+        ("size", _Size),
+        ("image", _Pointer),
+        ("of_device", _Byte),
+    ),
+    "cuptiProfilerHostInitialize": (
+        ("type", _Int),
+        ("chip", _Text),
+        ("availability", _Pointer),
+        ("host", _Pointer),
+        ("single_pass_set", _Text),
+    ),
+    "cuptiProfilerHostDeinitialize": (("host", _Pointer),),
+    "cuptiProfilerHostConfigAddMetrics": (("host", _Pointer), ("metrics", _Pointer), ("count", _Size)),
+    "cuptiProfilerHostGetConfigImageSize": (("host", _Pointer), ("size", _Size)),
+    "cuptiProfilerHostGetConfigImage": (("host", _Pointer), ("size", _Size), ("image", _Pointer)),
+    "cuptiProfilerHostEvaluateToGpuValues": (
+        ("host", _Pointer),
+        ("image", _Pointer),
+        ("size", _Size),
+        ("range", _Size),
+        ("metrics", _Pointer),
+        ("count", _Size),
+        ("values", _Pointer),
+    ),
+    "cuptiRangeProfilerEnable": (("context", _Pointer), ("profiler", _Pointer)),
+    "cuptiRangeProfilerDisable": (("profiler", _Pointer),),
+    "cuptiRangeProfilerGetCounterDataSize": (
+        ("profiler", _Pointer),
+        ("metrics", _Pointer),
+        ("count", _Size),
+        ("ranges", _Size),
+        ("nodes", _Unsigned),
+        ("size", _Size),
+    ),
+    "cuptiRangeProfilerCounterDataImageInitialize": (
+        ("profiler", _Pointer),
+        ("size", _Size),
+        ("image", _Pointer),
+    ),
+    "cuptiRangeProfilerSetConfig": (
+        ("profiler", _Pointer),
+        ("config_size", _Size),
+        ("config", _Pointer),
+        ("size", _Size),
+        ("image", _Pointer),
+        ("range_mode", _Int),
+        ("replay_mode", _Int),
+        ("ranges_in_pass", _Size),
+        ("nesting_levels", _Short),
+        ("least_nesting_level", _Short),
+        ("pass_index", _Size),
+        ("target_nesting_level", _Short),
+    ),
+    "cuptiRangeProfilerStart": (("profiler", _Pointer),),
+    "cuptiRangeProfilerStop": (
+        ("profiler", _Pointer),
+        ("pass_index", _Size),
+        ("target_nesting_level", _Size),
+        ("all_submitted", _Byte),
+    ),
+    "cuptiRangeProfilerPushRange": (("profiler", _Pointer), ("name", _Text)),
+    "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
+    "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
+}
+"""The fields of each function's parameters, behind the size and a pointer that is null."""
+
+_WAYS_OUT = {
+    35: (
+        "The driver lets administrators alone read counters. CAP_SYS_ADMIN lifts that for one process, the "
+        "option NVreg_RestrictProfilingToAdminUsers=0 of the kernel module nvidia for every user. Whoever "
+        "reads counters learns something of what others run on the card."
+    ),
+    26: "Another profiler, such as ncu or DCGM, has the counters: end it.",
+    39: "Another tool of CUPTI's is attached to this process: run without it.",
+    40: "The host of this virtual machine has to allow counters for it.",
+    43: "Counters of a part of a card (MIG) are not offered.",
+    45: "Under WSL, Windows's NVIDIA control panel allows counters, under Developer.",
+}
+"""What to do about an error, by its number in cupti_result.h."""
+
+
+def fields_of(function: str) -> type[ctypes.Structure]:
+    """Return the structure of a function's parameters."""
+    fields = [("size_bytes", _Size), ("null", _Pointer), *_FIELDS[function]]
+    return type(function, (ctypes.Structure,), {"_fields_": fields})
+
+
+def folders() -> Iterator[Path]:
+    """Yield the folders that may hold CUPTI: those of wheels, then those of toolkits."""
+    for name in _PACKAGES:
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        for place in (found.submodule_search_locations or ()) if found else ():
+            yield Path(place) / "lib"
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if toolkit := os.environ.get(name):
+            yield Path(toolkit) / "extras" / "CUPTI" / "lib64"
+    yield Path("/usr/local/cuda/extras/CUPTI/lib64")
+
+
+@functools.cache
+def _library() -> Any:
+    for folder in folders():
+        for name in _LIBRARIES:
+            if (folder / name).is_file():
+                for host in _HOST_LIBRARIES:  # which it looks for by name alone
+                    ctypes.CDLL(str(folder / host), mode=ctypes.RTLD_GLOBAL)
+                return ctypes.CDLL(str(folder / name))
+    raise MeasureError(
+        "CUPTI is not installed, which reads a card's counters: pip install 'gpu-harness[counters]', or set "
+        "CUDA_HOME to a CUDA toolkit."
+    )
+
+
+def _call(function: str, **given: Any) -> Any:
+    """Call a function with these fields, and return all of its fields afterwards. Raises MeasureError."""
+    library = _library()
+    if not hasattr(library, function):
+        raise MeasureError(f"This CUPTI has no {function}: CUDA 12.6 or newer is needed.")
+    kind = fields_of(function)
+    parameters = kind(**given)
+    last = getattr(kind, kind._fields_[-1][0])
+    parameters.size_bytes = last.offset + last.size
+    if code := getattr(library, function)(ctypes.byref(parameters)):
+        raise MeasureError(_explained(library, function, code))
+    return parameters
+
+
+def _explained(library: Any, function: str, code: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuptiGetErrorMessage(code, ctypes.byref(text))
+    said = text.value.decode(errors="replace") if text.value else "no message"
+    return f"Counters cannot be read: {function} gave {code} ({said}). {_WAYS_OUT.get(code, '')}".strip()
+
+
+def counted(
+    index: int,
+    context: int,
+    metrics_of: Callable[[str], Sequence[str]],
+    prepare: Callable[[], object],
+    run: Callable[[], object],
+) -> dict[str, float]:
+    """Return the values of metrics over what `run` has the card do, by NVIDIA's name.
+
+    Args:
+        index: The card's number, as CUDA counts.
+        context: The handle of its context, which is current.
+        metrics_of: Returns the metrics for a chip, such as GH100.
+        prepare: Called before each pass, outside of what is counted.
+        run: Called in each pass. It returns once the card has ended its work.
+
+    Raises:
+        MeasureError: The card, the driver or this user has no counters.
+
+    """
+    with ExitStack() as stack:
+        _call("cuptiProfilerInitialize")
+        stack.callback(_call, "cuptiProfilerDeInitialize")
+        chip = _call("cuptiDeviceGetChipName", index=index).chip
+        wanted = metrics_of(chip.decode())
+        names = (ctypes.c_char_p * len(wanted))(*[name.encode() for name in wanted])
+        metrics = {"metrics": ctypes.addressof(names), "count": len(wanted)}
+
+        availability = _availability(context)
+        given = {"type": _RANGE_PROFILER, "chip": chip, "availability": ctypes.addressof(availability)}
+        host = _call("cuptiProfilerHostInitialize", **given).host
+        stack.callback(_call, "cuptiProfilerHostDeinitialize", host=host)
+        _call("cuptiProfilerHostConfigAddMetrics", host=host, **metrics)
+        config = ctypes.create_string_buffer(_call("cuptiProfilerHostGetConfigImageSize", host=host).size)
+        _call("cuptiProfilerHostGetConfigImage", host=host, **_image(config))
+
+        profiler = _call("cuptiRangeProfilerEnable", context=context).profiler
+        stack.callback(_call, "cuptiRangeProfilerDisable", profiler=profiler)
+        size = _call(
+            "cuptiRangeProfilerGetCounterDataSize", profiler=profiler, ranges=1, nodes=1, **metrics
+        ).size
+        data = ctypes.create_string_buffer(size)
+        _call("cuptiRangeProfilerCounterDataImageInitialize", profiler=profiler, **_image(data))
+        _call(
+            "cuptiRangeProfilerSetConfig",
+            profiler=profiler,
+            config_size=ctypes.sizeof(config),
+            config=ctypes.addressof(config),
+            **_image(data),
+            range_mode=_USER_RANGE,
+            replay_mode=_USER_REPLAY,
+            ranges_in_pass=1,
+            nesting_levels=1,
+            least_nesting_level=1,
+        )
+        _run_passes(profiler, prepare, run)
+        _call("cuptiRangeProfilerDecodeData", profiler=profiler)
+        values = (ctypes.c_double * len(wanted))()
+        found = {"host": host, "values": ctypes.addressof(values)}
+        _call("cuptiProfilerHostEvaluateToGpuValues", **found, **_image(data), **metrics)
+        return dict(zip(wanted, values, strict=True))
+
+
+def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], object]) -> None:
+    for _ in range(_PASSES):
+        prepare()
+        _call("cuptiRangeProfilerStart", profiler=profiler)
+        _call("cuptiRangeProfilerPushRange", profiler=profiler, name=_RANGE)
+        run()
+        _call("cuptiRangeProfilerPopRange", profiler=profiler)
+        if _call("cuptiRangeProfilerStop", profiler=profiler).all_submitted:
+            return
+    raise MeasureError(f"The counters were not all read in {_PASSES} passes.")
+
+
+def _availability(context: int) -> Any:
+    """Return which counters the card offers here, in CUPTI's own form."""
+    function = "cuptiProfilerGetCounterAvailability"
+    image = ctypes.create_string_buffer(_call(function, context=context).size)
+    _call(function, context=context, **_image(image))
+    return image
+
+
+def _image(buffer: Any) -> dict[str, int]:
+    return {"size": ctypes.sizeof(buffer), "image": ctypes.addressof(buffer)}

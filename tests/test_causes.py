@@ -1,0 +1,169 @@
+"""Causes of slowdowns by hardware counters: made-up counters of planted causes, and NVIDIA's own tables."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import re
+import sys
+
+import pytest
+
+from harness.device.backends.cuda import cupti
+from harness.device.counters import STALL, metrics_of
+from harness.judgement.causes import causes
+from tests.nvperf import HostLibrary, header_fields, package_folder
+from tests.test_compare import compare, takes
+
+BASE = {
+    "cycles": 1_000_000.0,
+    "warps": 32.0,
+    "dram_read_bytes": 4e8,
+    "dram_written_bytes": 4e8,
+    "dram_busy": 30.0,
+    "l2_sectors": 2.5e7,
+    "l2_busy": 25.0,
+    "l2_hit_rate": 60.0,
+    "l1_tag_busy": 30.0,
+    "l1_data_busy": 30.0,
+    "load_requests": 4e6,
+    "load_sectors": 1.6e7,
+    "store_requests": 1e6,
+    "store_sectors": 4e6,
+    "local_load_requests": 0.0,
+    "local_store_requests": 0.0,
+    "atomic_requests": 0.0,
+    "reduction_requests": 0.0,
+    "shared_wavefronts": 1e7,
+    "shared_conflicts": 0.0,
+    "instructions": 1e8,
+    "issue_busy": 40.0,
+    "fp64_instructions": 0.0,
+    "tensor_instructions": 0.0,
+    "fma_busy": 30.0,
+    "fp64_busy": 0.0,
+    "tensor_busy": 0.0,
+    "warp_cycles": 1e9,
+    "stalled_long_scoreboard": 4e8,
+    "stalled_short_scoreboard": 1e8,
+    "stalled_mio_throttle": 1e8,
+    "stalled_barrier": 5e7,
+    "stalled_wait": 1.5e8,
+    "stalled_selected": 1.5e8,
+    "stalled_math_pipe_throttle": 5e7,
+}
+TENSOR = {**BASE, "tensor_instructions": 1e6, "tensor_busy": 40.0}
+
+
+def slowed(base, stall, **changed):
+    """Return counters of a head that waits for one reason half as long again as base takes in all."""
+    extra = 0.5 * base["warp_cycles"]
+    head = {**base, "cycles": 1.5 * base["cycles"], "warp_cycles": base["warp_cycles"] + extra, **changed}
+    head[STALL + stall] += extra
+    return head
+
+
+PLANTED = {
+    "bank-conflicts": slowed(BASE, "mio_throttle", shared_wavefronts=3.2e8, shared_conflicts=3.1e8),
+    "uncoalesced": slowed(BASE, "long_scoreboard", load_sectors=1.28e8),
+    "narrower-accesses": slowed(BASE, "long_scoreboard", load_requests=1.6e7, instructions=1.02e8),
+    "more-accesses": slowed(BASE, "long_scoreboard", load_requests=8e6, load_sectors=3.2e7),
+    "local-memory": slowed(BASE, "long_scoreboard", local_load_requests=2e6, local_store_requests=1e6),
+    "atomics": slowed(BASE, "long_scoreboard", atomic_requests=1e6),
+    "cache-misses": slowed(BASE, "long_scoreboard", dram_read_bytes=1.2e9, l2_hit_rate=20.0, dram_busy=80.0),
+    "exposed-latency": slowed(BASE, "long_scoreboard"),
+    "barriers": slowed(BASE, "barrier"),
+    "dependencies": slowed(BASE, "wait"),
+    "more-instructions": slowed(BASE, "selected", instructions=1.6e8),
+    "double-precision": slowed(BASE, "math_pipe_throttle", fp64_instructions=2e7, fp64_busy=90.0),
+    "tensor-cores-unused": slowed(TENSOR, "math_pipe_throttle", tensor_instructions=0.0, tensor_busy=0.0),
+    "occupancy": {**BASE, "cycles": 1.9e6, "warps": 16.0},
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_cause_comes_first(planted):
+    base = TENSOR if planted == "tensor-cores-unused" else BASE
+    first, *_ = causes(base, PLANTED[planted], PLANTED[planted]["cycles"] / base["cycles"] - 1)
+    assert first.kind == planted
+    assert 0.5 < first.share <= 1
+
+
+def test_each_message_has_the_figures():
+    [cause] = causes(BASE, PLANTED["bank-conflicts"], 0.5)
+    assert cause.message == "bank conflicts of a shared-memory access rose from 0 to 31"
+    [cause] = causes(BASE, PLANTED["uncoalesced"], 0.5)
+    assert "from 4 to 32" in cause.message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_counters_is_no_cause(seed):
+    """The verdict saw a slowdown that does not show under the profiler."""
+    rng = random.Random(seed)
+    base, head = ({name: value * rng.gauss(1, 0.01) for name, value in BASE.items()} for _ in range(2))
+    assert causes(base, head, 0.1) == ()
+    assert causes(base, head, -0.1) == ()
+
+
+@pytest.mark.parametrize("absent", sorted(BASE))
+def test_a_counter_that_a_chip_lacks_is_no_error(absent):
+    for planted in PLANTED.values():
+        base, head = ({n: v for n, v in side.items() if n != absent} for side in (BASE, planted))
+        causes(base, head, 0.5)
+
+
+# How they are read
+
+
+def counters(figures) -> str:
+    return f"#define NULL_DEVICE_COUNTERS {json.dumps(figures)}"
+
+
+def test_a_regression_is_explained_after_its_verdict(tmp_path):
+    base = {"k": f"{takes(1_000_000)}\n{counters(BASE)}", "same": takes(1_000_000)}
+    head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}", "same": takes(1_000_001)}
+    result, watching, _ = compare(tmp_path, base, head, explain=True)
+    of = {verdict.kernel: verdict.diagnosis for verdict in result.verdicts}
+    assert of["same"] is None
+    assert of["k"] is not None
+    assert [cause.kind for cause in of["k"].causes] == ["barriers"]
+    assert of["k"].head_counters["stalled_barrier"] == PLANTED["barriers"]["stalled_barrier"]
+    assert watching.processes[-1][1:] == (1, "explain")
+
+
+def test_a_device_without_counters_says_so(tmp_path):
+    result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)}, explain=True)
+    [verdict] = result.verdicts
+    assert verdict.status == "regression"
+    assert verdict.diagnosis is not None
+    assert verdict.diagnosis.problem == "The harness reads no hardware counters by null."
+    result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
+    assert result.verdicts[0].diagnosis is None
+
+
+# NVIDIA's tables
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the wheel is of Linux")
+
+
+@on_linux
+def test_every_chip_that_nvidias_library_knows_has_our_counters():
+    library = HostLibrary()
+    for chip in library.chips():
+        known = library.evaluator(chip)
+        metrics = metrics_of(chip)
+        assert [name for name in metrics.values() if not known(name)] == [], chip
+        assert len(metrics) > 40, chip
+
+
+@on_linux
+@pytest.mark.parametrize("function", sorted(cupti._FIELDS))
+def test_structures_are_those_of_nvidias_headers(function):
+    ours, theirs = cupti.fields_of(function), header_fields(package_folder() / "include", function)
+    layout = [(getattr(ours, name).offset, getattr(ours, name).size) for name, *_ in ours._fields_]
+    expected = type("Expected", (ctypes.Structure,), {"_fields_": theirs})
+    names = [name for name, _ in theirs]
+    assert layout == [(getattr(expected, n).offset, getattr(expected, n).size) for n in names][: len(layout)]
+    # What is behind them came later, and is left out by the size.
+    assert re.fullmatch("(cacheControlMode)?", "".join(names[len(layout) :]))
