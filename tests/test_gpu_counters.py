@@ -11,7 +11,8 @@ from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan
-from tests.support import GPU, Recorder, write_files
+from tests.support import GPU, write_files
+from tests.test_compare import Watching
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 
@@ -59,13 +60,11 @@ def each(body: str) -> str:
     return EACH.format(body)
 
 
-ROUNDS = (
-    "for (int r = 0; r < 64; ++r) {{ t[lane * {} + warp] = v; v = ((volatile float*)t)[lane * {} + warp]; }}"
-)
+ROUNDS = "for (int r = 0; r < 64; ++r) {{ t[{place}] = v; v = ((volatile float*)t)[{place}]; }}"
 
 
 def shared(stride: int) -> str:
-    rounds = ROUNDS.format(stride, stride)
+    rounds = ROUNDS.format(place=f"lane * {stride} + warp")
     return f"__shared__ float t[32 * 33]; {each('float v = 2 * x[i]; ' + rounds + ' y[i] = v;')}"
 
 
@@ -79,26 +78,25 @@ def arithmetic(number: str) -> str:
 
 
 def instructions(count: int) -> str:
-    steps = f"unsigned b = i; for (int r = 0; r < {count}; ++r) b = (b ^ (b << 13)) + r; y[i] = v + (b == 12345 ? zero : 0);"
-    return each(f"float v = 2 * x[i]; {steps}")
+    steps = f"unsigned b = i; for (int r = 0; r < {count}; ++r) b = (b ^ (b << 13)) + r;"
+    return each(f"{steps} y[i] = 2 * x[i] + (b == 12345 ? zero : 0);")
 
 
 def chains(number: int) -> str:
     """The same number of multiplications, in chains that do not wait for one another."""
     names = [f"v{each}" for each in range(number)]
-    begin = " ".join(f"float {name} = {name[1:]} + x[i];" for name in names)
+    begin = " ".join(f"float {name} = {2**place} * x[i];" for place, name in enumerate(names))
     step = " ".join(f"{name} = {name} * one + zero;" for name in names)
-    total = " + ".join(names)
-    back = f"({total} - {sum(range(number))}) * (2.0f / {number})"
-    return each(f"{begin} for (int r = 0; r < {512 // number}; ++r) {{ {step} }} y[i] = {back};")
+    steps = f"for (int r = 0; r < {512 // number}; ++r) {{ {step} }}"
+    return each(f"{begin} {steps} y[i] = ({' + '.join(names)}) * (2.0f / {2**number - 1});")
 
 
 PLANTED = {
     "strided": Planted(
         "uncoalesced",
         each("y[i] = 2 * x[i];"),
-        "for (int e = 0; e < 4; ++e) { const int j = first + 256 * e, i = (j % 1024) * (n / 1024) + j / 1024; "
-        "y[i] = 2 * x[i]; }",
+        "for (int e = 0; e < 4; ++e) { const int j = first + 256 * e; "
+        "const int i = (j % 1024) * (n / 1024) + j / 1024; y[i] = 2 * x[i]; }",
     ),
     "scalar": Planted(
         "narrower-accesses",
@@ -113,7 +111,8 @@ PLANTED = {
         "local-memory",
         each("float v = 2 * x[i]; y[i] = v;"),
         each(
-            "float a[64]; for (int r = 0; r < 64; ++r) a[(r * n + i) % 64] = 2 * x[i]; y[i] = a[(i * 7 + n) % 64];"
+            "float a[64]; for (int r = 0; r < 64; ++r) a[(r * n + i) % 64] = 2 * x[i]; "
+            "y[i] = a[(i * 7 + n) % 64];"
         ),
     ),
     "atomic": Planted("atomics", each("y[i] = 2 * x[i];"), each("atomicExch(y + i, 2 * x[i]);")),
@@ -123,8 +122,8 @@ PLANTED = {
         "more-accesses",
         each("y[i] = 2 * x[i];"),
         each(
-            "float v = 0; for (int r = 0; r < 16; ++r) v += ((volatile const float*)x)[(i + r * 4099) % n] * zero; "
-            "y[i] = 2 * x[i] + v;"
+            "float v = 0; for (int r = 0; r < 16; ++r) "
+            "v += ((volatile const float*)x)[(i + r * 4099) % n] * zero; y[i] = 2 * x[i] + v;"
         ),
     ),
 }
@@ -144,7 +143,7 @@ def written(folder, side: str):
 def diagnoses(tmp_path_factory) -> dict[str, Diagnosis | None]:
     base, head = (written(tmp_path_factory.mktemp(side), side) for side in ("base", "head"))
     settings = CompareSettings(device=GPU, explain=True, solo_s=0.0, twins=False)
-    with Comparing(base, head, settings, Recorder()) as comparing:
+    with Comparing(base, head, settings, Watching()) as comparing:
         result = comparing.run(*(plan(side.suite) for side in (base, head)))
     assert {verdict.kernel: verdict.status for verdict in result.verdicts} == dict.fromkeys(
         PLANTED, "regression"
