@@ -13,6 +13,7 @@ import pytest
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.judgement.causes import causes
+from harness.report.words.of_verdict import sentence
 from tests.nvperf import HostLibrary, header_fields, package_folder
 from tests.test_compare import compare, takes
 
@@ -130,6 +131,10 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
     assert [cause.kind for cause in of["k"].causes] == ["barriers"]
     assert of["k"].head_counters["stalled_barrier"] == PLANTED["barriers"]["stalled_barrier"]
     assert watching.processes[-1][1:] == (1, "explain")
+    [slower] = [verdict for verdict in result.verdicts if verdict.diagnosis]
+    assert "Because warps wait longer for one another at barriers (100 % of the extra cycles)." in sentence(
+        slower
+    )
 
 
 def test_a_device_without_counters_says_so(tmp_path):
@@ -138,6 +143,7 @@ def test_a_device_without_counters_says_so(tmp_path):
     assert verdict.status == "regression"
     assert verdict.diagnosis is not None
     assert verdict.diagnosis.problem == "The harness reads no hardware counters by null."
+    assert verdict.diagnosis.problem in sentence(verdict)
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
     assert result.verdicts[0].diagnosis is None
 

@@ -33,7 +33,6 @@ from harness.report.words.of_verdict import (
     suite_label,
     toolchain_labels,
     verdict_columns,
-    why_slower,
 )
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
 from harness.system.texts import harmless, plain_log
@@ -280,7 +279,7 @@ def lines_of(
     """
     shown: set[str] = set()
     loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
-    for _, (verdict, *alike) in groupby(loud, key=_explanation):
+    for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         more = f" and {len(alike)} more" if alike else ""
         words = f"{more} ({verdict.reason}{cause}): {explained(verdict, units)}"
@@ -288,15 +287,9 @@ def lines_of(
         yield Text.assemble(
             styled(f"{verdict.status} ", verdict.status), (harmless(name), "bold"), harmless(words, keep="\n")
         )
-        yield from map(Text, why_slower(verdict.diagnosis))
         if logs and verdict.log and verdict.log not in shown:
             shown.add(verdict.log)  # one broken file costs many cases
             yield Text(indent(plain_log(verdict.log), "    ", lambda _: True), style="dim")
-
-
-def _explanation(verdict: Verdict) -> tuple[str, ...]:
-    causes = tuple(why_slower(verdict.diagnosis))
-    return (verdict.status, verdict.reason, explained(verdict), verdict.log, *causes)
 
 
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:

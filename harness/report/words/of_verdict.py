@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.judgement.statistics.rates import false_alarm_bound
@@ -101,26 +101,13 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _coupled(case), _outputs(case))
-    return " ".join(part for part in parts if part)
+    parts = (_measured(case, units), _standing(case), _cause(case), _why(case.diagnosis))
+    return " ".join(part for part in (*parts, _coupled(case), _outputs(case)) if part)
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """Return the sentence, and what only who measured could add to it: a setting, a compiler's error."""
     return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
-
-
-def why_slower(diagnosis: Diagnosis | None) -> Iterator[str]:
-    """Yield a line for each cause that hardware counters show; one that says that there is none."""
-    if diagnosis is None:
-        return
-    if diagnosis.problem:
-        yield f"    Why: not known. {diagnosis.problem}"
-    elif not diagnosis.causes:
-        yield "    Why: no cause stands out among the hardware counters."
-    for cause in diagnosis.causes:
-        word = "Why" if cause is diagnosis.causes[0] else "Also"
-        yield f"    {word}: {cause.message} ({100 * cause.share:.0f} % of the extra cycles)."
 
 
 def held_to(case: Verdict) -> str:
@@ -355,6 +342,18 @@ def _code(case: Verdict) -> str:
     if changed:
         return f"The code: {told}."
     return f"The code: {told}, which at its power limit the card hides from the time."
+
+
+def _why(diagnosis: Diagnosis | None) -> str:
+    """Return the first cause that hardware counters show, or that there is none."""
+    if diagnosis is None:
+        return ""
+    if diagnosis.problem:
+        return f"Its cause is not known: {diagnosis.problem}"
+    if not diagnosis.causes:
+        return "No cause stands out among the hardware counters."
+    first, *_ = diagnosis.causes
+    return f"Because {first.message} ({100 * first.share:.0f} % of the extra cycles)."
 
 
 def _explains(case: Verdict) -> bool:
