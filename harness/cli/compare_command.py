@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
 @options.profile_wall
-@click.option(
-    "--explain",
-    is_flag=True,
-    help="Read hardware counters of both sides of a regression, after its verdict, and name its cause.",
-)
 @options.value(
     "--toolchain",
     "PATH|VERSION",
@@ -108,7 +103,7 @@ def settings_from(
         l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
         twins=given["twins"],
-        explain=given.get("explain", False),
+        explain=given["explain"],
         **shared,
         **more,
     )

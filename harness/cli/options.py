@@ -262,6 +262,11 @@ comparison = together(
         help="Test the comparison: compare a kernel with itself too, as it is and with a slowdown "
         "planted; default: where CI is set, unless the device is a CPU.",
     ),
+    click.option(
+        "--explain",
+        is_flag=True,
+        help="Read hardware counters of both sides of a regression, after its verdict, and name its cause.",
+    ),
     fail_on,
     no_wait,
 )

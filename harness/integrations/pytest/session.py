@@ -380,6 +380,7 @@ class CaseRunner:
             l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
             busy=self._busy,
+            explain=self.option("perf_explain"),
             results=config.results_folder,
         )
         with Comparing(pair.base, pair.head, settings, observer) as comparing:
