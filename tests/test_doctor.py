@@ -21,6 +21,7 @@ from harness.device.telemetry.nvml import NvmlProbe
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import Calibration, write_calibration
 from harness.records.types import DeviceInfo, Snapshot
+from harness.run.doctor import gather
 from harness.run.doctor.checks import LINES, CheckResult, Status, diagnose, is_fit, verdict
 from harness.run.doctor.gather import watch
 from harness.run.doctor.machine_facts import Disk, MachineFacts
@@ -89,6 +90,7 @@ SOUND = MachineFacts(
     probe="nvml",
     identity=IDENTITY,
     rest=REST,
+    counters_for="all",
     tick_ns=32.0,
     globaltimer_tick_ns=32.0,
     load_average=0.5,
@@ -253,6 +255,9 @@ def test_every_line_and_status_is_documented():
         (identity(virtualization="passthrough"), "virtualization", "good", "passthrough"),
         (identity(virtualization="vgpu"), "virtualization", "warn", "without being seen"),
         (identity(virtualization="unavailable: x"), "virtualization", "unknown", "x"),
+        ({"counters_for": "all"}, "counters", "good", "for all users"),
+        ({"counters_for": "administrators"}, "counters", "note", "CAP_SYS_ADMIN"),
+        ({"counters_for": "administrators", "is_administrator": True}, "counters", "good", "alone"),
         ({"tick_ns": 499.0}, "event-tick", "good", "499 ns"),
         ({"tick_ns": 1024.0}, "event-tick", "warn", "1,024 ns"),
         ({"tick_ns": None, "timers_problem": "the worker died"}, "event-tick", "unknown", "the worker died"),
@@ -378,7 +383,16 @@ def test_a_card_that_refuses_everything_is_unknown_line_by_line():
     calls = [name for name in FakeNvml().answers if name.startswith("nvmlDeviceGet") and "Handle" not in name]
     refused = dict.fromkeys([*calls, "nvmlDeviceGetFieldValues"], refuse(pynvml.NVML_ERROR_NO_PERMISSION))
     found = nvml_card(**refused)
-    telling = {"device", "telemetry", "driver", "toolkit", "throttle-counters", "display", "virtualization"}
+    telling = {
+        "device",
+        "telemetry",
+        "driver",
+        "toolkit",
+        "throttle-counters",
+        "display",
+        "virtualization",
+        "counters",
+    }
     asked = [line for group, line, _ in LINES if group == "card" and line not in telling | {"cuda"}]
     assert {line: found[line].status for line in asked} == dict.fromkeys(asked, "unknown")
     assert "Insufficient Permissions" in found["temperature"].found
@@ -563,3 +577,13 @@ def test_a_real_card_gets_its_diagnosis(project):
     ]
     assert lines["temperature"]["status"] != "unknown"
     assert lines["clocks"]["status"] == "note"
+
+
+@pytest.mark.parametrize(("told", "who"), [("0", "all"), ("1", "administrators")])
+def test_the_driver_tells_who_may_read_counters(told, who, tmp_path, monkeypatch):
+    options = tmp_path / "params"
+    options.write_text(f"ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: {told}\nEnableMSI: 1\n")
+    monkeypatch.setattr(gather, "_DRIVER_OPTIONS", options)
+    assert gather._counters()["counters_for"] == who
+    monkeypatch.setattr(gather, "_DRIVER_OPTIONS", tmp_path / "none")
+    assert gather._counters() == {}

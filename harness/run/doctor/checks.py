@@ -382,6 +382,21 @@ def virtualization(facts: MachineFacts) -> Assessment:
     return good_if(kind in ("none", "passthrough"), kind, "warn", whole)
 
 
+@line("card", watched=True)
+def counters(facts: MachineFacts) -> Assessment | None:
+    if facts.counters_for is None or facts.backend != "cuda":
+        return None
+    if facts.counters_for == "all":
+        return Assessment("good", "for all users")
+    return good_if(
+        facts.is_administrator,
+        "for administrators alone",
+        "note",
+        "--explain reads counters. CAP_SYS_ADMIN allows it to one process, the option "
+        "NVreg_RestrictProfilingToAdminUsers=0 of the kernel module nvidia to every user.",
+    )
+
+
 def _setting(facts: MachineFacts, name: str) -> Assessment:
     """A setting that some cards do not have."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -33,6 +34,7 @@ TIMERS_TIMEOUT_S = 120.0
 """Seconds for the timers' ticks: their kernel may have to be compiled."""
 SETTLE_S = 1.5
 """Pause once our own process has left the card. The driver averages utilization over up to a second."""
+_DRIVER_OPTIONS = Path("/proc/driver/nvidia/params")
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 Fields = dict[str, Any]
@@ -59,6 +61,7 @@ def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
         **host,
         **found,
         **_repository(root),
+        **_counters(),
         nvidia_driver=any(path.exists() for path in _NVIDIA_DRIVER),
         disks=_disks(results),
     )
@@ -142,6 +145,16 @@ def _host() -> Fields:
         "python": platform.python_version(),
         "packages": {"gpu-harness": harness.__version__, **describe_host().packages},
     }
+
+
+def _counters() -> Fields:
+    """Return who may read the card's hardware counters, as the driver's module was loaded."""
+    try:
+        alone = re.search(r"^RmProfilingAdminOnly: (\d+)", _DRIVER_OPTIONS.read_text(), re.MULTILINE)
+    except OSError:
+        return {}
+    told = {"counters_for": "all" if alone[1] == "0" else "administrators"} if alone else {}
+    return {**told, "is_administrator": os.geteuid() == 0}
 
 
 def _disks(results: Path) -> dict[str, Disk]:

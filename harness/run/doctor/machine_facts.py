@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from harness.records.types import DeviceInfo, Snapshot
 
@@ -18,6 +19,9 @@ class Disk:
     free_bytes: int | None
     writable: bool = True
     problem: str = ""
+
+
+CountersFor = Literal["all", "administrators"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,10 @@ class MachineFacts:
     """The device before it is given any work."""
     rest_problem: str = ""
     unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    counters_for: CountersFor | None = None
+    """Users who may read the card's hardware counters; None where NVIDIA's driver does not tell."""
+    is_administrator: bool = False
 
     tick_ns: float | None = None
     globaltimer_tick_ns: float | None = None
