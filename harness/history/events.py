@@ -3,7 +3,7 @@
 Every change has a range of commits, after `good` and up to `bad`, one of which did it. An event joins changes
 whose ranges have a commit in common. It looks for the fewest commits that explain what is open, and then for
 the fewest more that explain the rest. The same case on another card, or a case of the same source, narrows a
-range if it changed by about as much. A case of another source does not, as another commit may have changed it.
+range if it changed by about as much. A case of another source does not: another commit may have changed it.
 What the card did by itself happens on that card alone, and no commit makes a drift.
 """
 
