@@ -12,7 +12,9 @@ from typing import Protocol
 Value = int | str
 """A value of a macro, or of a sweep's parameter: an integer, or a word."""
 
-_MINUS, _NBSP = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+_MINUS, _NBSP, _TIMES = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}", "\N{MULTIPLICATION SIGN}"
+_FACTOR = 1e4
+"""A share from here on tells more as a factor: 10^12 over a time of almost nothing."""
 _TOO_WIDE = 4.0
 """An interval whose ends are so far apart, the larger ratio over the smaller, tells of too few processes."""
 
@@ -47,21 +49,26 @@ def _power_of_ten(value: float) -> str:
 
 
 def percent_figure(share: float | None, *, sign: bool = False) -> str:
-    """``1.70``, ``18.9``, ``271``: a share in percent, for a column whose heading has the unit."""
+    """``1.70``, ``18.9``, ``271``: a share in percent, for a column whose heading has the unit.
+
+    A share from 10,000 on is a factor, with the sign of a product in front: 9.97e+20.
+    """
     if share is None or not math.isfinite(share):
         return ""
+    if share >= _FACTOR:
+        return f"{_TIMES}{number(1 + share, 3)}"
     value = 100 * share
     size = abs(value)
-    if size >= 1e6:
-        return ("+" if sign and value > 0 else "") + _power_of_ten(value)
+    if size >= 100 * _FACTOR:
+        return _power_of_ten(value)
     decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{round(value, decimals) + 0.0:{'+' if sign else ''},.{decimals}f}"  # no minus before zero
 
 
 def percent(share: float | None, *, sign: bool = False) -> str:
-    """``1.70 %``."""
+    """``1.70 %``; a factor has no unit."""
     figure = percent_figure(share, sign=sign)
-    return figure and f"{figure} %"
+    return figure if not figure or figure.startswith(_TIMES) else f"{figure} %"
 
 
 def exact(share: float) -> str:
@@ -100,7 +107,7 @@ def effect(change: IntervalEstimate | None) -> str:
         return ""
     half = half_width(change)
     told = percent(change.effect, sign=True)
-    return told if half is None else f"{told} ± {percent_figure(half)}"
+    return told if half is None or told.startswith(_TIMES) else f"{told} ± {percent_figure(half)}"
 
 
 def interval(low: float, high: float) -> str:

@@ -15,8 +15,12 @@ steps are not the whole change and it does not say so.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,13 +29,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 if __package__ in (None, ""):  # run as a command: the folder above is where `tests` is found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harness import cli
 from harness.device.backends.null import devices
 from harness.judgement.case_trial import bare_verdict
 from harness.judgement.statistics.bisection import SURE
@@ -43,8 +50,11 @@ from harness.run.compare_settings import CompareSettings
 from harness.run.sweep.executors import Silent
 from harness.suite.case_id import CaseId
 from harness.suite.problem import Case
+from harness.system import process, ready
 from harness.system.git import Commit
 from tests import toy
+from tests.fork_server import WORKERS, ForkServer
+from tests.support import git, make_repository
 
 Levels = list[float]
 """Logarithm of each commit's time over GOOD's, GOOD first."""
@@ -166,25 +176,48 @@ class Observer(Silent):
     def looked(self, looked: Any, suspects: int) -> None: ...
 
 
+@contextlib.contextmanager
+def forked_workers(folder: Path) -> Iterator[None]:
+    """Workers are forked, as in tests, and what commands keep lies in a folder that nobody else has."""
+    own = {"HARNESS_CACHE_DIR": str(folder / "cache"), "HARNESS_LOCK_DIR": str(folder), ready.FRESH: "1"}
+    constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
+    with contextlib.closing(ForkServer(WORKERS)) as workers, contextlib.ExitStack() as stack:
+        forked = SimpleNamespace(Popen=workers.popen, **constants)
+        stack.enter_context(mock.patch.object(process, "subprocess", forked))
+        stack.enter_context(mock.patch.dict(os.environ, own))
+        yield
+
+
 def bisected(levels: Levels, folder: Path) -> dict[str, Any]:
     """Search with `harness bisect`, in a repository whose kernel takes as long as the levels say."""
-    folder.mkdir()
-    git = ("git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org")
-    subprocess.run([*git, "init", "--quiet"], check=True)
+    make_repository(folder)
+    stream = []
     for at, level in enumerate(levels):
         told = f"#define CHANGE {at}\n#define NULL_DEVICE_NS {round(NULL_NS * math.exp(level))}\n"
-        files = {**toy.FILES, "kernels/toy/plain.cu": told + toy.BODY.format(name="plain")}
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-        subprocess.run([*git, "add", "--all"], check=True)
-        subprocess.run([*git, "commit", "--quiet", "--message", f"Change {at}"], check=True)
-    command = ["bisect", "toy.plain@64", f"HEAD~{len(levels) - 1}", "--device", "null", "--no-save", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *command], cwd=folder, stdout=subprocess.PIPE, check=False
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        kernel = {"kernels/toy/plain.cu": told + toy.BODY.format(name="plain")}
+        message = f"Change {at}"
+        stream += [f"commit refs/heads/main\ncommitter A <a@example.org> {at} +0000"]
+        stream += [f"data {len(message)}\n{message}"]
+        for name, text in (kernel if at else {**toy.FILES, **kernel}).items():
+            stream += [f"M 644 inline {name}\ndata {len(text.encode())}\n{text}"]
+    commits = "\n".join([*stream, ""]).encode()
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=commits, check=True)
+    git(folder, "reset", "--quiet", "--hard")
+    first = f"HEAD~{len(levels) - 1}"
+    command = ("bisect", "toy.plain@64", first, "--device", "null", "--no-save", "--json")
+    before = Path.cwd()
+    os.chdir(folder)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.chdir, before)
+        written = stack.enter_context(io.TextIOWrapper(io.BytesIO()))
+        stack.enter_context(mock.patch.object(sys, "argv", ["harness", *command]))
+        stack.enter_context(contextlib.redirect_stdout(written))
+        progress = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        with contextlib.suppress(SystemExit):
+            cli.main()
+        if told := written.buffer.getvalue():
+            return dict(json.loads(told))
+        raise RuntimeError(progress.getvalue())
 
 
 # Judgement
@@ -270,12 +303,13 @@ def main() -> None:
     print("Made-up comparisons\n" + table(outcomes))
     if given.commands:
         outcomes, random = [], np.random.default_rng(given.seed)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, forked_workers(Path(folder)):
             for kind, history in KINDS.items():
-                for number in range(given.commands):
+                for _ in range(given.commands):
                     levels = history(random, int(random.integers(10, 40)), random.uniform(0.05, 0.3))
-                    found = bisected(levels, Path(folder) / f"{kind} {number}".replace(" ", "-"))
-                    outcomes.append(judged(kind, levels, found))
+                    repository = Path(folder) / "repository"
+                    outcomes.append(judged(kind, levels, bisected(levels, repository)))
+                    shutil.rmtree(repository)
         print("\nharness bisect on the null device\n" + table(outcomes))
 
 

@@ -224,6 +224,12 @@ def test_a_slight_change_of_another_source_does_not_narrow_the_range_of_a_grave_
     assert (event.narrowest, event.accused, event.may_be_several) == (range(11, 31), None, True)
 
 
+def test_a_slight_change_of_the_same_source_does_not_narrow_the_range_of_a_grave_one():
+    grave, slight = change(10, 30, case="a.k@1", effect=-0.5), change(20, 21, case="a.k@2", effect=-0.05)
+    [event] = events(grave, slight)
+    assert (sorted(event.suspects), event.may_be_several) == (list(range(11, 31)), True)
+
+
 def test_two_changes_of_one_series_are_of_two_commits():
     first, second = sorted(
         events(*named(("a.k@1", 10, 15), ("a.k@1", 8, 19))), key=lambda event: event.narrowest[-1]

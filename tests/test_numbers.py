@@ -72,13 +72,20 @@ def test_a_number_has_four_digits_and_a_count_its_own(value, told):
         (-0.134, "-13.4 %"),
         (1.5, "150 %"),
         (99.9, "9,990 %"),
-        (1e6, "1.00e+8 %"),
+        (0.2625, "26.2 %"),
     ],
 )
 def test_a_share_is_told_in_percent(share, told):
     assert percent(share) == told
     if share is not None:
         assert percent(abs(share), sign=True) == f"+{told.removeprefix('-')}"
+
+
+def test_what_is_thousands_of_times_as_large_is_told_as_a_factor():
+    assert percent(9.97e20, sign=True) == "\N{MULTIPLICATION SIGN}9.97e+20"
+    assert percent(12_344.0) == "\N{MULTIPLICATION SIGN}12,345"
+    assert effect(change(9.97e20)) == "\N{MULTIPLICATION SIGN}9.97e+20"
+    assert interval(5e5, 2e6) == "\N{MULTIPLICATION SIGN}500,001 to \N{MULTIPLICATION SIGN}2,000,001"
 
 
 def test_figures_that_belong_together():
@@ -144,7 +151,22 @@ VALUES: tuple[float, ...] = (
     0.1337,
     -0.99949,
 )
-VALUES += (0.99951, 1.2346, 9.99996, 7, -42, 123.456, 9876.54, 123460, -33_000_000, 2.5e9)
+VALUES += (
+    0.2625,
+    0.26375,
+    0.00125,
+    1.125,
+    0.99951,
+    1.2346,
+    9.99996,
+    7,
+    -42,
+    123.456,
+    9876.54,
+    123460,
+    -33_000_000,
+    2.5e9,
+)
 
 
 def test_the_pages_of_the_site_write_the_same_numbers():

@@ -3,8 +3,8 @@
 Every change has a range of commits, after `good` and up to `bad`, one of which did it. An event joins changes
 whose ranges have a commit in common. It looks for the fewest commits that explain what is open, and then for
 the fewest more that explain the rest. The same case on another card, or a case of the same source, narrows a
-range. A case of another source does not, as another commit may have changed it. What the card did by itself
-happens on that card alone, and no commit makes a drift.
+range if it changed by about as much. A case of another source does not: another commit may have changed it.
+What the card did by itself happens on that card alone, and no commit makes a drift.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ _Relation: TypeAlias = tuple[str, bool]
 """Part of the name of cases, and True if their figures fell."""
 _SOURCE = re.compile("[@(]")
 """Characters that end the part of a case's name that its sizes or parameters share."""
+_ALIKE = 2.0
+"""Ratio of the sizes of changes, as logarithms, up to which one narrows the range of the other."""
 _SEVERAL = 5
 """Cases that have to move on one card alone to be that card's doing."""
 
@@ -251,15 +253,29 @@ def _source(change: Change) -> _Relation:
 
 
 def _by_source(changes: Sequence[Change]) -> list[list[Change]]:
-    """Return the changes of each source, those with the narrowest range in common first. Two changes of one
-    series are of two commits, so neither narrows the other.
+    """Return the changes that narrow each other's ranges, those with the narrowest range in common first.
+
+    They are of one source and alike in size: a slight change does not tell which commit made a grave one.
+    Two changes of one series are of two commits, so neither narrows the other.
     """
     apart: dict[tuple[_Relation, int], list[Change]] = defaultdict(list)
     seen = Counter[tuple[str, str]]()
     for each in changes:
         apart[_source(each), seen[_series(each)]].append(each)
         seen[_series(each)] += 1
-    return sorted(apart.values(), key=lambda every: len(_common(every)))
+    alike = (every for source in apart.values() for every in _by_size(source))
+    return sorted(alike, key=lambda every: len(_common(every)))
+
+
+def _by_size(changes: Iterable[Change]) -> list[list[Change]]:
+    """Return groups of changes of which the largest is at most _ALIKE times as large as the smallest."""
+    groups = list[list[Change]]()
+    for each in sorted(changes, key=lambda change: -change.size):
+        if groups and groups[-1][0].size <= _ALIKE * each.size:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return groups
 
 
 def settled(

@@ -4,11 +4,20 @@
   const MINUS = "\u2212";
   const SPACE = "\u00a0";
   const NONE = "–";
+  /** A share from here on tells more as a factor. */
+  const FACTOR = 1e4;
   const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
   const format = (harness.format = { NONE, known });
 
+  /** As Python rounds: by every digit of the binary value, and a tie to the even digit. */
+  function rounded(size, decimals) {
+    const digits = size.toFixed(decimals + 40);
+    const cut = digits.slice(0, -40).replace(/[.]$/, "");
+    return /^50*$/.test(digits.slice(-40)) && /[02468]$/.test(cut) ? cut : size.toFixed(decimals);
+  }
+
   function fixed(value, decimals) {
-    return Math.abs(value).toLocaleString("en-GB", {
+    return Number(rounded(Math.abs(value), decimals)).toLocaleString("en-GB", {
       minimumFractionDigits: decimals,
       maximumFractionDigits: decimals,
     });
@@ -50,13 +59,14 @@
   /** In percent, without the sign or the unit. */
   function percentFigure(value) {
     const percent = Math.abs(value) * 100;
-    return percent >= 1e6 ? powerOfTen(percent) : fixed(percent, decimalsOfPercent(percent));
+    return percent >= 100 * FACTOR ? powerOfTen(percent) : fixed(percent, decimalsOfPercent(percent));
   }
 
   const isZero = (figure) => /^[0.]+$/.test(figure);
 
   function signed(value, plus) {
     if (!known(value)) return NONE;
+    if (value >= FACTOR) return `×${format.number(1 + value, 3)}`;
     const figure = percentFigure(value);
     return `${value < 0 && !isZero(figure) ? MINUS : plus}${figure}${SPACE}%`;
   }
