@@ -141,11 +141,14 @@ def test_what_changed_before_the_check_was_made_is_as_it_should_be(looked_ahead,
 
 
 def test_a_check_looks_again_at_what_has_changed_alone(looked_ahead, monkeypatch):
-    looked_at: list[str] = []
+    looked_at = []
     members = tampering._members
-    monkeypatch.setattr(
-        tampering, "_members", lambda module: looked_at.append(module.__name__) or members(module)
-    )
+
+    def looking(module):
+        looked_at.append(module.__name__)
+        return members(module)
+
+    monkeypatch.setattr(tampering, "_members", looking)
     monkeypatch.setattr(verify, "compare", lambda *_: None)
     TamperCheck().check()
     assert {*looked_at} == {"harness.suite.tampering", "harness.measure.verify"}
