@@ -350,7 +350,7 @@ def _searched() -> list[str]:
 def main(number: str, *modules: str) -> None:
     installed = sys.path[len(_searched()) + (not _SAFE_PATH) :]
     gc.disable()  # what is imported stays
-    for name in (*WORKERS, *_LATER):
+    for name in (*_LATER, *WORKERS):  # a worker looks at what is there by then
         importlib.import_module(name)
     of_workers = set(sys.modules)
     for name in modules:

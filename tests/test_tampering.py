@@ -11,6 +11,7 @@ from numpy._core import numeric
 from harness.device import frameworks
 from harness.measure import injection, timing, verifier, verify
 from harness.measure.buffers import Buffers
+from harness.suite import tampering
 from harness.suite.tampering import TamperCheck, TamperedError
 from harness.system import file_access
 
@@ -103,3 +104,51 @@ def test_a_function_of_an_open_device_is_not_its_own(monkeypatch):
     monkeypatch.setattr(device, "timed", lambda: 0)
     with pytest.raises(TamperedError, match=r"Device\.timed"):
         check.check()
+
+
+@pytest.fixture
+def looked_ahead(monkeypatch):
+    """As in a fork of a template that has imported what this process has."""
+    monkeypatch.setattr(tampering, "_looked_at", {})
+    tampering.look_ahead()
+
+
+def replaced(patch):
+    patch.setattr(verify, "compare", lambda *_: None)
+
+
+def added(patch):
+    patch.setattr(verify, "ADDED", 1, raising=False)
+
+
+def recoded(patch):
+    patch.setattr(verify.compare, "__code__", (lambda *_: None).__code__)
+
+
+def entered(patch):
+    patch.setitem(injection._DIALECTS, "other", None)
+
+
+@pytest.mark.parametrize("change", [replaced, added, recoded, entered])
+def test_what_changed_before_the_check_was_made_is_as_it_should_be(looked_ahead, change):
+    """And what changes afterwards is found out: here, that it changes back."""
+    with pytest.MonkeyPatch.context() as patch:
+        change(patch)
+        check = TamperCheck()
+        check.check()
+    with pytest.raises(TamperedError):
+        check.check()
+
+
+def test_a_check_looks_again_at_what_has_changed_alone(looked_ahead, monkeypatch):
+    looked_at = []
+    members = tampering._members
+
+    def looking(module):
+        looked_at.append(module.__name__)
+        return members(module)
+
+    monkeypatch.setattr(tampering, "_members", looking)
+    monkeypatch.setattr(verify, "compare", lambda *_: None)
+    TamperCheck().check()
+    assert {*looked_at} == {"harness.suite.tampering", "harness.measure.verify"}

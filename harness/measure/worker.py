@@ -54,7 +54,7 @@ from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
 from harness.suite.suite_data import OriginCall, ReturnValue
 from harness.suite.suite_files import origin_sha256
-from harness.suite.tampering import TamperCheck
+from harness.suite.tampering import TamperCheck, look_ahead
 from harness.system.cache import BinaryCache
 from harness.system.file_access import check_committed, reaches_beside, watch
 from harness.system.process import Channel, Progress, serve
@@ -333,3 +333,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+look_ahead()  # a template has imported this module, and forks each worker

@@ -58,7 +58,35 @@ class TamperCheck:
         """`instances` do their work by their classes' methods alone."""
         self._instances = instances
         self._modules = {name: each for name, each in sys.modules.items() if _has_a_say(name)}
-        owners = [each for module in self._modules.values() for each in _members(module)]
+        self._known = [_now(name, each) for name, each in self._modules.items()]
+
+    def check(self) -> None:
+        """Raises TamperedError for the first that is another now."""
+        for instance in self._instances:
+            for name in vars(instance):
+                if callable(getattr(type(instance), name, None)):
+                    raise TamperedError(_message(type(instance), f".{name}"))
+        if not _all(_map(is_, _map(sys.modules.get, self._modules), self._modules.values())):
+            replaced = next(name for name, each in self._modules.items() if sys.modules.get(name) is not each)
+            raise TamperedError(_message(self._modules[replaced]))
+        for known in self._known:
+            known.check()
+
+
+def look_ahead() -> None:
+    """Look at the modules imported so far, so that checks in forks of this process need not.
+
+    A check looks again at a module that has changed by then.
+    """
+    _looked_at.update((name, _Known(each)) for name, each in sys.modules.items() if _has_a_say(name))
+
+
+class _Known:
+    """The means by which a module does its work, at some moment."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        owners = [*_members(module)]
         self._places = [(owner, vars(owner), members, _len(vars(owner))) for owner, members in owners]
         self._contents = [
             (owner, name, value, copy(value))
@@ -70,16 +98,23 @@ class TamperCheck:
         functions = {value for value in values if isinstance(value, FunctionType)}
         self._parts = [(part, *_having(part, functions)) for part in _PARTS]
 
+    def is_current(self) -> bool:
+        if any(_len(names) != count for _, names, _, count in self._places):
+            return False
+        try:
+            self.check()
+        except TamperedError:
+            return False
+        return True
+
     def check(self) -> None:
         """Raises TamperedError for the first that is another now."""
-        for instance in self._instances:
-            for name in vars(instance):
-                if callable(getattr(type(instance), name, None)):
-                    raise TamperedError(_message(type(instance), f".{name}"))
-        if not _all(_map(is_, _map(sys.modules.get, self._modules), self._modules.values())):
-            replaced = next(name for name, each in self._modules.items() if sys.modules.get(name) is not each)
-            raise TamperedError(_message(self._modules[replaced]))
-        self._check_places()
+        for owner, names, members, count in self._places:
+            if not _all(_map(is_, _map(names.get, members), members.values())):
+                replaced = next(name for name, value in members.items() if names.get(name) is not value)
+                raise TamperedError(_message(owner, f".{replaced}"))
+            if _len(names) != count and (added := _added(owner, members)):
+                raise TamperedError(_message(owner, f".{added}"))
         for owner, name, container, content in self._contents:
             if container != content:
                 raise TamperedError(_message(owner, f".{name}"))
@@ -89,13 +124,13 @@ class TamperCheck:
                 changed = next(each for each in functions if getattr(each, part) != was[each])
                 raise TamperedError(_message(changed))
 
-    def _check_places(self) -> None:
-        for owner, names, members, count in self._places:
-            if not _all(_map(is_, _map(names.get, members), members.values())):
-                replaced = next(name for name, value in members.items() if names.get(name) is not value)
-                raise TamperedError(_message(owner, f".{replaced}"))
-            if _len(names) != count and (added := _added(owner, members)):
-                raise TamperedError(_message(owner, f".{added}"))
+
+_looked_at: dict[str, _Known] = {}
+
+
+def _now(name: str, module: ModuleType) -> _Known:
+    ahead = _looked_at.get(name)
+    return ahead if ahead and ahead.module is module and ahead.is_current() else _Known(module)
 
 
 def _having(part: str, functions: Iterable[FunctionType]) -> tuple[list[FunctionType], list[object]]:

@@ -26,7 +26,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import entr, expit, ndtr
 
 SURE = 0.99
@@ -240,34 +239,39 @@ def _weighed(measured: _Measured, count: int, creep: float, chance: float) -> _W
     choices = list(combinations(range(measured.weights.size), count))
     gaps = np.array(choices, dtype=np.intp).reshape(len(choices), count)
     prior = np.log(measured.weights[gaps]).sum(axis=1) + math.lgamma(count + 1) + math.log(chance)
-    logs, sizes = [], []
-    for wrong in range(measured.values.size):
-        right = np.arange(measured.values.size) != (wrong or -1)  # the first answer is never wrong
-        log, size = _likelihoods(measured, gaps, creep, right)
-        logs.append(log + prior + math.log((1 - BELIEVED) / _WRONG_BY if wrong else BELIEVED))
-        sizes.append(size)
+    right = ~np.eye(measured.values.size, dtype=bool)
+    right[0] = True  # the first answer is never wrong
+    answers = np.where(right.all(axis=1), math.log(BELIEVED), math.log((1 - BELIEVED) / _WRONG_BY))
+    logs, sizes = _likelihoods(measured, gaps, creep, right)
+    logs += answers[:, None] + prior
     total = np.logaddexp.reduce(logs)
-    mean = np.einsum("vs,vsn->sn", np.exp(np.array(logs) - total), np.array(sizes))
+    mean = np.einsum("vs,vsn->sn", np.exp(logs - total), sizes)
     return _Weighed(gaps, mean, total, creep)
 
 
 def _likelihoods(
     measured: _Measured, gaps: NDArray[np.intp], creep: float, right: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return the logarithm of each set's likelihood, and the likeliest sizes of its steps."""
-    spans, values = measured.spans[right], measured.values[right]
+    """Return the logarithm of each set's likelihood, and the likeliest sizes of its steps.
+
+    Each row of `right` tells which answers count, and has a row of either result. An answer that does not
+    count is given as 0, of a pair that spans no gap.
+    """
+    spans, values = right[:, :, None] * measured.spans, right * measured.values
     along = spans @ measured.weights
-    wandering = _WANDERS**2 * (spans * measured.weights) @ spans.T
-    covariance = np.diag(measured.variances[right]) + creep * (np.outer(along, along) + wandering)
+    wandering = _WANDERS**2 * (spans * measured.weights) @ spans.swapaxes(1, 2)
+    covariance = creep * (along[:, :, None] * along[:, None, :] + wandering)
+    covariance += np.where(right, measured.variances, 1.0)[:, None, :] * np.eye(values.shape[1])
     root = np.linalg.cholesky(covariance)
-    white = solve_triangular(root, np.column_stack((spans, values)), lower=True)
-    spans, values = white[:, :-1], white[:, -1]
-    gram, along = spans.T @ spans, (spans.T @ values)[gaps]
-    inner = gram[gaps[:, :, None], gaps[:, None, :]] + np.eye(gaps.shape[1])
-    sizes: Floats = np.linalg.solve(inner, along[:, :, None])[:, :, 0]
-    gain = (along * sizes).sum(axis=1) - np.linalg.slogdet(inner)[1]
-    none = values @ values + 2 * np.log(np.diag(root)).sum() + values.size * math.log(2 * math.pi)
-    return (gain - none) / 2, sizes
+    white = np.linalg.solve(root, np.concatenate((spans, values[:, :, None]), axis=2))
+    products = white.swapaxes(1, 2) @ white
+    gram, along = products[:, :-1, :-1], products[:, :-1, -1][:, gaps]
+    inner = gram[:, gaps[:, :, None], gaps[:, None, :]] + np.eye(gaps.shape[1])
+    sizes = np.linalg.solve(inner, along[..., None])[..., 0].astype(np.float64)
+    gain = (along * sizes).sum(axis=2) - np.linalg.slogdet(inner)[1]
+    none = products[:, -1, -1] + 2 * np.log(root.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    none += right.sum(axis=1) * math.log(2 * math.pi)
+    return (gain - none[:, None]) / 2, sizes
 
 
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
