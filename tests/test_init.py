@@ -324,6 +324,7 @@ def test_a_structure_by_value_comes_from_a_setup(theirs, call):
     suite = load_folder(top / "perf" / "saxpby")
     kernel = suite.by_name["saxpby"]
     case = suite.case(kernel, {"n": 100})
+    assert kernel.setup is not None
     given = kernel.setup(case, {})["p"]
     assert [*given.dtype.fields] == ["alpha", "beta", "n", "mask"]
     assert given.nbytes == 20
