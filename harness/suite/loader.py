@@ -100,6 +100,11 @@ def load_folder(folder: Path) -> Suite:
     except BaseException as error:
         what = error.msg if isinstance(error, SyntaxError) else error
         said, log = f"raised {type(error).__name__}: {what}", traceback.format_exc()
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            said += (
+                f". The Python of this harness is {sys.executable}: install there what has {error.name}, or "
+                "import it in the function that needs it."
+            )
         if isinstance(error, SuiteError):  # a sentence of our own, which needs no evidence
             said, log = f"is wrong: {error.message}", error.log
         raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
