@@ -193,7 +193,11 @@ def _table_in(text: str, path: Path) -> Mapping[str, Any] | None:
 def _with(config: Config, key: str, value: Any, where: str) -> Config:
     names = {each.name for each in fields(Config)} - {"root"}
     if key not in names:
-        raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(names))}.")
+        import difflib
+
+        near = difflib.get_close_matches(key, names, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"{where}: no such setting.{hint} Known settings: {', '.join(sorted(names))}.")
     if key in _LISTS:
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"{where} is {value!r}; expected a list of {_LISTS[key]}.")

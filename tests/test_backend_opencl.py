@@ -1,9 +1,10 @@
-"""What the OpenCL backend decides before any device is opened, with platforms that are made up."""
+"""What the OpenCL backend decides before a device is opened, with made-up platforms, and what it says."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,8 @@ import pytest
 
 from harness.device import lock
 from harness.device.backends import opencl
-from harness.errors import DeviceError
+from harness.errors import BuildError, DeviceError
+from harness.suite.sources import Program
 
 CPU, GPU = 2, 4
 
@@ -155,3 +157,10 @@ def test_without_a_cache_intels_runtime_is_found_all_the_same(monkeypatch, tmp_p
     opencl._point_loader_at_runtimes()
     vendors = Path(os.environ["OCL_ICD_VENDORS"])
     assert (vendors / "harness-intel-cpu.icd").read_text(encoding="utf-8") == f"{runtime}\n"
+
+
+@pytest.mark.parametrize(("text", "there"), [("", "none"), ("__kernel void other(int n) {}", "other")])
+def test_a_source_without_the_function_is_told_with_those_that_it_has(text, there):
+    with closing(opencl.open_device(0)) as device, pytest.raises(BuildError) as raised:
+        device.build(Program("toy.one", "one", text))
+    assert f"The source has {there}: name the function by entry." in raised.value.message

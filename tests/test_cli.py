@@ -60,6 +60,7 @@ def test_the_installed_command_is_this_one():
         (["run", "--max-time", "-1"], "not in the range"),
         (["run", "--seed", "-1"], "not in the range"),
         (["run", "--seed", "x"], "not a valid integer"),
+        (["run", "--script", "bench.py -n 1"], "write 'python bench.py -n 1'"),
     ],
     ids=" ".join,
 )

@@ -344,6 +344,38 @@ def test_no_suite_at_either_commit(harness, tmp_path):
     assert "at either commit" in done.err
 
 
+PLAIN_CUDA = """\
+#include <cuda_runtime.h>
+__global__ void scale(const float *x, float *y, int n) { y[threadIdx.x] = x[threadIdx.x]; }
+int main() { scale<<<1, 32>>>(nullptr, nullptr, 0); }
+"""
+OF_PLAIN_CUDA = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+
+class Scale(Problem):
+    n = Axis((32,))
+    x = Input("n")
+    y = Output("n")
+    reference = "base"
+
+
+suite = Suite("scale", Scale(), headline="GB/s", kernels=[Kernel("scale", "scale.cu", block=32, grid=1)])
+"""
+
+
+def test_plain_cuda_is_not_given_to_opencl_as_if_it_were_broken(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, {"kernels/scale/suite.py": OF_PLAIN_CUDA, "kernels/scale/scale.cu": PLAIN_CUDA}, 1)
+    done = harness("compare", "HEAD", "--device", "opencl:0", "--no-save", cwd=repository)
+    assert done.status == ExitCode.INCONCLUSIVE
+    assert "Left out: scale runs on cuda; opencl:0 is " in done.err
+    assert "These kernels need a CUDA card. Without a card, 'harness static --base " in done.err
+    portable = PLAIN_CUDA + "#ifdef __OPENCL_VERSION__\n#endif\n"  # the author has thought of OpenCL
+    write_files(repository, {"kernels/scale/scale.cu": portable})
+    assert "(build-failed)" in harness("check", "--device", "opencl:0", cwd=repository).err
+
+
 @pytest.fixture
 def untouched(tmp_path):
     """A repository in which nothing that compiles differs between two commits: quick to compare."""

@@ -169,14 +169,16 @@ def test_an_empty_variable_is_none(folder, monkeypatch, variable):
     assert load_config(folder) == before
 
 
-@pytest.mark.parametrize("key", ["devise", "timeout", "root", "Device"])
+@pytest.mark.parametrize(
+    ("key", "near"), [("devise", "device"), ("timeout", "timeout_s"), ("root", ""), ("Device", "device")]
+)
 @pytest.mark.parametrize("name", ["harness.toml", "pyproject.toml"])
-def test_an_unknown_key_is_named_with_its_file(folder, name, key):
+def test_an_unknown_key_is_named_with_its_file(folder, name, key, near):
     put(folder, f"{'[tool.harness]' if name == 'pyproject.toml' else ''}\n{key} = 'x'\n", name)
     with pytest.raises(ConfigError) as raised:
         load_config(folder)
     assert raised.value.message == (
-        f"{folder / name}, key {key!r}: no such setting. "
+        f"{folder / name}, key {key!r}: no such setting. {near and f'Did you mean {near}? '}"
         "Known settings: device, directions, l2, results, scripts, static, suites, timeout_s, timers."
     )
     assert raised.value.exit_code == ExitCode.USAGE

@@ -65,6 +65,18 @@ def test_place_that_cannot_be_a_folder_is_named(call, tmp_path):
     assert "--folder" in done.err
 
 
+def test_a_full_disk_leaves_no_half_of_the_data(call, tmp_path, monkeypatch):
+    def fill(folder, place):
+        (place / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(demo_command, "_write", fill)
+    done = call("demo", "--folder", str(tmp_path / "new"))
+    assert done.status == 3
+    assert "new: No space left on device. Name another folder" in done.err
+    assert not (tmp_path / "new").exists()
+
+
 def test_machine_without_git_is_told_before_anything_else(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 

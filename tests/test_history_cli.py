@@ -169,7 +169,7 @@ def test_problems_are_told_on_standard_error_and_change_no_status(harness, shown
     assert all(line.startswith(f"{A100.machine}: ") for line in lines)
     assert [shown.result(number, A100).name in done.err for number in (60, 61, 62)] == [True, True, False]
     assert "the format is 3, and this harness reads 2" in done.err
-    assert "machine.json is missing or damaged" in done.err
+    assert "machine.json is missing or damaged (No such file or directory); the card is called" in done.err
     assert f"{A100.machine} (unknown card): 3 cases, {COMMITS - 5} commits" in done.out
 
 
@@ -228,6 +228,10 @@ def test_cards_are_chosen_by_globs(harness, shown, globs, cards):
             "No regression has the id 0123456789. Open ones: ",
         ),
         (["--nosuch"], "No such option"),
+        (
+            ["--since", "2026-99-99"],
+            "--since 2026-99-99 is no date: month must be",
+        ),
     ],
     ids=" ".join,
 )
@@ -362,13 +366,15 @@ def test_a_repository_without_a_commit_is_status_2(harness, made):
     done = harness("history")
     assert done.status == ExitCode.USAGE
     assert "No commit named 'HEAD'" in done.err
+    assert "The repository has no commit yet: 'git commit' makes the first one." in done.err
 
 
-def test_outside_any_repository_it_is_status_2(harness, shown):
+@pytest.mark.parametrize("command", [("history",), ("publish", "--without-asv")])
+def test_outside_any_repository_it_is_status_2(harness, shown, command):
     shutil.rmtree(shown.repository / ".git")
-    done = harness("history")
+    done = harness(*command)
     assert done.status == ExitCode.USAGE
-    assert "not a git repository" in done.err
+    assert "is in no git repository, and commits are read there. Start in the repository" in done.err
     assert "Traceback" not in done.err
 
 

@@ -297,6 +297,51 @@ def test_a_kernel_that_is_handed_a_function_is_left_out_and_the_others_are_propo
     assert why in left["act"]
 
 
+PARAMS_H = """\
+#pragma once
+struct Params {
+  float alpha, beta;  // of y = alpha x + beta y
+  int n;
+  unsigned int mask[2];
+};
+"""
+OF_A_STRUCTURE = """\
+#include "params.h"
+extern "C" __global__ void saxpby(const float *x, float *y, Params p) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < p.n) y[i] = p.alpha * x[i] + p.beta * y[i];
+}
+void run(float *x, float *y, Params p) { saxpby<<<(p.n + 255) / 256, 256>>>(x, y, p); }
+"""
+
+
+def test_a_structure_by_value_comes_from_a_setup(theirs, call):
+    top = theirs({"saxpby.cu": OF_A_STRUCTURE, "params.h": PARAMS_H})
+    suites, left = guessed(top)
+    assert not left
+    assert suites["saxpby"].axes[0].names == ("n",)
+    assert call("init", "--yes").status == 0
+    suite = load_folder(top / "perf" / "saxpby")
+    kernel = suite.by_name["saxpby"]
+    case = suite.case(kernel, {"n": 100})
+    assert kernel.setup is not None
+    given = kernel.setup(case, {})["p"]
+    assert [*given.dtype.fields] == ["alpha", "beta", "n", "mask"]
+    assert given.nbytes == 20
+    assert given["n"] == 100
+    assert [each.name for each in suite.parameters(kernel, case)] == ["x", "y", "p"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["float *where;", "struct Other o;", "float (*f)(float);", "alignas(16) float x;", "T x;"]
+)
+def test_a_structure_of_more_than_numbers_is_left_out_with_the_way_to_pass_it(theirs, wrong):
+    header = PARAMS_H.replace("unsigned int mask[2];", wrong)
+    _, left = guessed(theirs({"saxpby.cu": OF_A_STRUCTURE, "params.h": header}))
+    assert "parameter p is of type Params, which is no number" in left["saxpby"]
+    assert "Kernel(setup=...) makes such values on the host" in left["saxpby"]
+
+
 @pytest.mark.parametrize("declaration", ['{0} = Input("n")', '{0} = Output("n")', "{0} = Scalar(1)"])
 def test_an_array_or_a_scalar_that_would_hide_an_attribute_is_refused_in_a_sentence(
     theirs, call, declaration

@@ -256,7 +256,13 @@ def test_what_a_suite_prints_is_no_result(project, capsys):
 MISSING = "{file} defines no `suite`: expected suite = Suite(...), found "
 BROKEN = {
     "an exception": ("1 / 0\n", "{file}:1 raised ZeroDivisionError: division by zero"),
-    "an import": ("\n\nimport nowhere\n", "{file}:3 raised ModuleNotFoundError: No module named 'nowhere'"),
+    "an import": (
+        "\n\nimport nowhere\n",
+        (
+            "{file}:3 raised ModuleNotFoundError: No module named 'nowhere'. The Python of this harness is "
+            "{python}: install there what has nowhere, or import it in the function that needs it."
+        ),
+    ),
     "SystemExit": ("import sys\nsys.exit(3)\n", "{file}:2 raised SystemExit: 3"),
     "in a function": (
         "def f():\n    raise ValueError('deep')\n\n\nf()\n",
@@ -275,7 +281,7 @@ def test_a_broken_suite_is_a_sentence_with_its_place(project, text, message):
     with pytest.raises(SuiteError) as raised:
         load(project.suite)
     file = project.suite / "suite.py"
-    assert raised.value.message == message.format(file=file)
+    assert raised.value.message == message.format(file=file, python=sys.executable)
     assert raised.value.exit_code == ExitCode.USAGE
     if "raised" in message:
         assert raised.value.log.startswith("Traceback (most recent call last):")

@@ -478,9 +478,8 @@ def test_what_is_no_record_is_a_sentence(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(StoreError) as raised:
         record_files.read_run(path)
-    assert raised.value.message.startswith(
-        f"{path} is no run record: its first line does not describe a run ("
-    )
+    why = "its first line does not describe a run (" if content.strip() else "it has no whole line."
+    assert raised.value.message.startswith(f"{path} is no run record: {why}")
 
 
 @pytest.mark.parametrize("content", [b"{}\n", b'{"row":{}}\n', b'{"complete":true}\n'], ids=repr)

@@ -304,7 +304,10 @@ BAD = {
     "not packed": (lambda at: plain_text(at, "a.jsonl.gz", b'{"run":{}}\n'), "is not packed by gzip"),
     "cut short": (cut_short, "is damaged"),
     "no record": (lambda at: plain_text(at, "a.jsonl", b"text\n"), "is no run record"),
-    "empty file": (lambda at: plain_text(at, "a.jsonl", b""), "is no run record"),
+    "empty file": (
+        lambda at: plain_text(at, "a.jsonl", b""),
+        "is no run record: it has no whole line. A process",
+    ),
     "empty folder": (lambda at: at, "There is no record in"),
     "not there": (lambda at: at / "a.jsonl", "No such file"),
     "newer": (lambda at: written(at, verdict(), schema_version=99), "has schema version 99"),

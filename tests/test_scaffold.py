@@ -311,6 +311,17 @@ def test_the_command_writes_and_says_what_is_next(repository, harness):
         assert settings in done.out
 
 
+def test_a_dry_run_shows_the_files_and_writes_none(repository, harness):
+    done = harness("ci", "init", str(repository), "--harness", PINNED, "--dry-run")
+    assert done.status == 0
+    assert {line.removeprefix("would write").strip() for line in done.out.splitlines()} == WRITTEN
+    assert files_of(repository) == {}
+
+
+def test_a_wrong_folder_is_told_before_anything_else_is_asked(harness, tmp_path):
+    assert "nosuch is no folder" in harness("ci", "init", str(tmp_path / "nosuch")).failed_with(2)
+
+
 def test_the_command_tells_programs_too(repository, harness):
     done = harness("ci", "init", str(repository), "--harness", PINNED, "--json")
     assert set(done.json["written"]) == WRITTEN

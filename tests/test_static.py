@@ -13,6 +13,7 @@ from harness.device.backends import nvcc
 from harness.device.static import demand
 from harness.device.static.accesses import Access, accesses
 from harness.device.static.architecture_builds import Kept, Usage, _parsed
+from harness.device.static.host_code import without_host_code
 from harness.device.static.occupancy import CARDS, card, residency
 from harness.errors import BuildError, UsageError
 from harness.records.types import Launch
@@ -113,6 +114,47 @@ def test_accesses_are_followed_into_headers_in_folders_as_these_are_now(tmp_path
         case = suite.case(suite.by_name["copy"], {"n": 1024}, {})
         found = accesses(suite, suite.by_name["copy"], case, launch_of(suite.by_name["copy"], case))
         assert [each.sectors for each in found if each.array == "x"] == [sectors]
+
+
+WHOLE_PROGRAM = """\
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+#include <cstdio>
+namespace cg = cooperative_groups;
+
+__device__ inline float twice(float x) { return 2 * x; }
+extern "C" __global__ void copy(const float *x, float *y, int n) {  // main() { <<< is no launch here
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    cg::sync(cg::this_thread_block());
+    if (i < n) y[i] = twice(x[i]);
+}
+namespace host {
+template <typename T> void run(T *x, T *y, int n) { copy<<<dim3(4), 256>>>(x, y, n); }
+cudaError_t checked(const char *words) { printf("%s", words); return cudaGetLastError(); }
+void plain(int n) { run<float>(nullptr, nullptr, n); }
+float kept(float x) { return x; }
+}
+int main(int argc, char **argv) {
+    float *x;
+    cudaMalloc(&x, 4096);
+    host::plain(1024);
+}
+"""
+
+
+def test_accesses_of_a_whole_program_are_those_of_its_kernel(tmp_path, own_cache):
+    write_files(tmp_path, {"suite.py": COPY.replace('include=("include",), ', ""), "copy.cu": WHOLE_PROGRAM})
+    suite = load_folder(tmp_path)
+    case = suite.case(suite.by_name["copy"], {"n": 1024}, {})
+    found = accesses(suite, suite.by_name["copy"], case, launch_of(suite.by_name["copy"], case))
+    assert [(each.array, each.stores, each.sectors) for each in found] == [("x", False, 4), ("y", True, 4)]
+
+
+def test_only_what_the_host_runs_is_taken_out_and_lines_keep_their_numbers():
+    left = without_host_code(WHOLE_PROGRAM)
+    assert left.count("\n") == WHOLE_PROGRAM.count("\n")
+    words = ("twice(float", "copy(const", "kept(float", "run(T", "checked(", "plain(int", "main(int")
+    assert [word in left for word in words] == [True] * 3 + [False] * 4
 
 
 def _is_alive(pid: str) -> bool:

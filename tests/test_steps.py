@@ -146,6 +146,48 @@ def test_a_setup_gives_what_has_a_width(tmp_path):
     worker.device.close()
 
 
+OF_A_STRUCTURE = """\
+import numpy as np
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+PLAN = np.dtype([("flag", "int8"), ("a", "float32"), ("n", "int32"), ("b", "float64")], align=True)
+
+
+class Affine(Problem):
+    n = Axis((100,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2.5 * x + 4
+
+    def tolerance(self, case, x):
+        return 1e-5
+
+
+def structures(case, arrays):
+    return {"plan": np.array((1, 2.5, case.n, 4.0), PLAN)[()]}
+
+
+suite = Suite("affine", Affine(), headline="GB/s", kernels=[
+    Kernel("affine", "affine.cl", block=100, grid=1, args=("x", "y", "plan"), setup=structures)])
+"""
+AFFINE = """\
+typedef struct { char flag; float a; int n; double b; } plan_t;
+__kernel void affine(__global const float *x, __global float *y, plan_t plan) {
+    const int i = get_global_id(0);
+    if (plan.flag && i < plan.n) y[i] = plan.a * x[i] + (float)plan.b;
+}
+"""
+
+
+def test_a_numpy_structure_goes_by_value_to_opencl(tmp_path):
+    worker = worker_of(tmp_path, "opencl:0", OF_A_STRUCTURE, {"affine.cl": AFFINE})
+    row = measured(worker, "affine", n=100)
+    worker.device.close()
+    assert (row.status, row.message) == ("measured", "")
+
+
 def test_a_suite_tells_of_steps_by_way_of_its_process(tmp_path):
     suite = load(write_files(tmp_path / "kernels" / "sums", {"suite.py": SUITE, "sums.cu": SUMS})).suite
     kernel = suite.by_name["right"]

@@ -229,6 +229,7 @@ def scaffold(
     static: bool = False,
     force: bool = False,
     gitlab: bool = False,
+    dry_run: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
     """Write the workflows and their files below a repository's top folder, or GitLab's pipeline.
@@ -237,13 +238,13 @@ def scaffold(
     what jobs that measure install too; None keeps those of the files there. `tests` are folders of pytest
     benchmarks. They and `light` go into a new file of cards. With `static` each pull request is compiled on
     GitHub's own machines. `force` overwrites files that differ, but never the file of cards or
-    .gitlab-ci.yml.
+    .gitlab-ci.yml. With `dry_run` nothing is written.
 
     Raises UsageError for a wrong folder or requirement and for files in the way, ConfigError for a broken
     file of cards, and StoreError if a file cannot be written; then none is.
     """
     check_requirement(requirement)
-    _check_folder(folder)
+    check_folder(folder)
     top = ".gitlab" if gitlab else ".github"
     if extras is None:
         extras = extras_there(folder, top)
@@ -267,7 +268,7 @@ def scaffold(
         files[own] = encode_fleet(cards)
     if kept:
         del files[own]
-    changed = _write_changed(folder, files, force=force)
+    changed = _write_changed(folder, files, force=force, dry_run=dry_run)
     measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
     return Scaffolded(
         written=changed,
@@ -280,7 +281,9 @@ def scaffold(
     )
 
 
-def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> tuple[str, ...]:
+def _write_changed(
+    folder: Path, files: Mapping[str, bytes], *, force: bool, dry_run: bool
+) -> tuple[str, ...]:
     """Write the files that are not there as they are to be, all of them or none, and return their names."""
 
     def is_there(name: str, content: bytes) -> bool:
@@ -294,7 +297,8 @@ def _write_changed(folder: Path, files: Mapping[str, bytes], *, force: bool) -> 
                 f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
                 "overwrites them."
             )
-        write_all({folder / name: content for name, content in changed.items()}, folder)
+        if not dry_run:
+            write_all({folder / name: content for name, content in changed.items()}, folder)
     except OSError as error:
         raise StoreError(
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
@@ -383,7 +387,8 @@ def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
     return {name: read_shipped(place(asset), "workflows") for name, asset in places.items()}
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raise UsageError unless it is the top folder of a git repository."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder. Give the top folder of a git repository.")
     top = repository_of(folder)

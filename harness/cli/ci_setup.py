@@ -22,6 +22,7 @@ from harness.ci.requirements import chosen_extras
 from harness.ci.scaffold import (
     FLEET_FILE,
     Scaffolded,
+    check_folder,
     matrix_of,
     narrowed,
     next_steps,
@@ -185,6 +186,7 @@ def _tell_audit(found: list[audit_findings.AuditFinding]) -> None:
 @options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
 @options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
+@options.flag("--dry-run", "Show which files would be written, and write none.")
 @options.json
 def init(folder: Path, requirement: str | None, extras: str | None, as_json: bool, **asked: Any) -> None:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
@@ -197,6 +199,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     """
     if asked["light"] and asked["tests"]:
         raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")
+    check_folder(folder)
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
     if not chosen:
@@ -214,9 +217,12 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return
-    for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
+    written = "would write" if asked["dry_run"] else "written"
+    for what, names in ((written, done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
         for name in names:
-            click.echo(f"{what:9}  {harmless(name)}")
+            click.echo(f"{what:11}  {harmless(name)}")
+    if asked["dry_run"]:
+        return
     if asked["gitlab"]:
         click.echo(f"\n{next_steps('gitlab')}", nl=False)
     else:

@@ -55,6 +55,7 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
     config = load_config()
+    hint = ""
     if toolchains := given.pop("toolchains"):
         results = compare_toolchains(config, selection, toolchains, base, rest, given)
     elif (scripts := script_options.scripts_in(config, given)) or executable_options.are_given(given):
@@ -74,10 +75,27 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
         base, head, cases = commits_of(config, base, rest)
         selection = dataclasses.replace(selection, cases=cases)
         settings = settings_from(config, selection, given)
-        results = compare_pairs(selection.pairs(config, base, head), selection, settings).results
+        compared = compare_pairs(selection.pairs(config, base, head), selection, settings)
+        results, hint = compared.results, _without_a_card(compared, base)
     if given["profile_wall"]:
         tell_wall_time(results)
-    return show(results, given["fail_on"], as_json=selection.as_json)
+    status = show(results, given["fail_on"], as_json=selection.as_json)
+    if hint:
+        click.echo(hint, err=True)
+    return status
+
+
+def _without_a_card(compared: SuiteComparisons, base: str) -> str:
+    """Return how to compare kernels without a card; empty unless a card is all that every kernel lacks."""
+    backends = {result.device.backend for result in compared.results}
+    sources = [[*kernel.sources] for head in compared.heads for kernel in head.suite.kernels]
+    any_compared = any(result.verdicts for result in compared.results)
+    if any_compared or backends & {"cuda", "null"} or any(each != ["cuda"] for each in sources):
+        return ""
+    return (
+        f"These kernels need a CUDA card. Without a card, 'harness static --base {base[:10]}' compares the "
+        "registers, spills and instructions of the two commits."
+    )
 
 
 def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:

@@ -112,21 +112,25 @@ def command(folder: Path | None, no_open: bool) -> int:
 
 def _unpacked(folder: Path | None) -> Path:
     """Write the packed data into a folder, by default a temporary one. Returns its absolute path."""
+    place = folder.absolute() if folder else Path(tempfile.gettempdir())
+    begun = False
     try:
         if folder is None:
             place = Path(tempfile.mkdtemp(prefix="harness-")) / "gpu-harness-demo"
-        else:
-            place = folder.absolute()
-            if place.exists() and any(place.iterdir()):
-                raise UsageError(
-                    f"{folder} is not empty, and the demonstration overwrites nothing: name a new folder."
-                )
+        elif place.exists() and any(place.iterdir()):
+            raise UsageError(
+                f"{folder} is not empty, and the demonstration overwrites nothing: name a new folder."
+            )
         place.mkdir(parents=True, exist_ok=True)
+        begun = True
         _write(files("harness.cli") / "demo_data", place)
         (place / "git").rename(place / ".git")  # git commits no folder of that name
     except OSError as error:
+        if begun:  # nothing else was there, and half of the data would be in the way of the next try
+            shutil.rmtree(place, ignore_errors=True)
         raise StoreError(
-            f"Cannot write the demonstration's data: {error}. Name another folder with --folder."
+            f"Cannot write the demonstration's data into {place}: {error.strerror or error}. Name another "
+            "folder with --folder."
         ) from None
     return place
 

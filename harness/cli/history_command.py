@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,9 @@ def _position(history: History, repository: Path, since: str) -> int:
     commits = history.commits
     try:
         at = dt.datetime.fromisoformat(since)
-    except ValueError:
+    except ValueError as error:
+        if re.fullmatch(r"\d+-\d+-\d+.*", since):
+            raise UsageError(f"--since {since} is no date: {error}. Expected the form 2026-11-01.") from None
         found = commits.positions.get(git.resolve(repository, since))
         if found is None:
             raise UsageError(f"--since {since} is not on the line of commits of this history.") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,6 +233,13 @@ def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
             raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
+    for script in scripts:
+        first = script.split(maxsplit=1)[0] if script.strip() else ""
+        if first.endswith(".py") and "/" not in first and shutil.which(first) is None:
+            raise UsageError(
+                f"--script {script!r} starts with a Python file, which a shell does not run: write "
+                f"'python {script}'."
+            )
     if given.get("suite"):
         checked_suite(given["suite"])
         if len(scripts) > 1:

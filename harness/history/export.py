@@ -34,7 +34,9 @@ def export(history: History, path: Path) -> int:
         with replacing(path, make_parents=False) as part:
             count = writers[path.suffix](history, part)
     except OSError as error:
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
+        ) from None
     return count
 
 

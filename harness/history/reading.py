@@ -210,7 +210,7 @@ def open_results(
         if not any(each.commit for card in records for each in card.facts):
             raise
         is_there = (results / "benchmarks.json").exists()
-        why = error.message if is_there else "benchmarks.json is missing."
+        why = error.message if is_there else "benchmarks.json is missing; 'asv run' writes it."
         problem = f"Results of asv's are left out: {why}"
     columns: dict[str, dict[asv_results.Parameters, None]] = defaultdict(dict)
     for _, contents in found if not problem else ():

@@ -180,11 +180,13 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     if not any(role != "Input" for role, _ in roles.values()):
         raise NotReadError("none of its arrays can be told to be an output")
     no_length = not axes
-    axes = axes or [_free_name("n", {*first.names})]
+    members = [] if axes else _lengths_in_structures(group)
+    axes = axes or members or [_free_name("n", {*first.names})]
     matrices = _matrices(first)
     shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
     arrays = [_array(first, name, roles[name], shapes[name]) for name in roles]
-    numbers = _numbers(first, axes, shapes)
+    values = Values()
+    numbers = _numbers(first, axes, shapes, values)
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
@@ -215,14 +217,30 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
             axes_here,
             product=matrices is not None,
             rank=max(len(array.shape) for array in arrays),
-            why="guessed, as no parameter is a length" if no_length else "",
+            why=(
+                "its sizes are guessed; a structure's member, with which an index is compared"
+                if members
+                else "guessed, as no parameter is a length"
+                if no_length
+                else ""
+            ),
         ),
         dtype=dtype,
         args=() if order == plain else order,
         reference=reference_of(first.kernel.name, arrays, numbers, body),
         proposal=proposal_of(first.kernel.name, arrays, numbers, axes_here, product),
         kernels=tuple(kernels),
+        structures=tuple(
+            (each, each.values(values, lambda name: python_name(name) if name in axes else ""))
+            for each in first.structures
+        ),
     )
+
+
+def _lengths_in_structures(group: Sequence[FoundKernel]) -> list[str]:
+    """The members of structures that a kernel's body compares an index with."""
+    found = (each.lengths(kernel.kernel.body) for kernel in group for each in kernel.structures)
+    return [*dict.fromkeys(name for names in found for name in names)]
 
 
 def _axes(group: Sequence[FoundKernel]) -> list[str]:
@@ -349,12 +367,15 @@ def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) ->
     return tuple(sorted((axis for axis in axes if count[axis]), key=lambda axis: count[axis]))
 
 
-def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
-    values = Values()
+def _numbers(
+    first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape], values: Values
+) -> list[Number]:
+    structures = {each.parameter for each in first.structures}
     found = (
         _number(first, name, axes, shapes, values)
         for name in first.names
-        if name not in first.pointers and not (name in axes and first.types[name] in {"int32", "uint32"})
+        if name not in {*first.pointers, *structures}
+        and not (name in axes and first.types[name] in {"int32", "uint32"})
     )
     return [replace(number, name=python_name(number.name)) for number in found]
 

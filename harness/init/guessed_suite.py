@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from harness.init.structures import Structure
 from harness.suite.problem import IDENTIFIER
 
 _Made = TypeVar("_Made")
@@ -117,6 +118,8 @@ class SuiteGuess:
     """Names in the kernels' own order; empty where it is the problem's."""
     reference: Reference | None
     kernels: tuple[KernelGuess, ...]
+    structures: tuple[tuple[Structure, str], ...] = ()
+    """Parameters that are structures, each with its values as Python writes them."""
     proposal: Reference | None = None
     """The reference that a kernel's name suggests and its body does not prove."""
     reference_function: tuple[str, str] | None = None

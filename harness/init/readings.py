@@ -24,6 +24,7 @@ from harness.init.cpp import (
 from harness.init.elementwise import Elementwise, elementwise
 from harness.init.guessed_suite import NotReadError
 from harness.init.repository import Repository
+from harness.init.structures import Member, Structure, structure_in
 
 DTYPES = {
     "float": "float32",
@@ -77,6 +78,8 @@ class FoundKernel:
     source: str
     include: tuple[str, ...]
     use: dict[str, Use]
+    structures: tuple[Structure, ...] = ()
+    """The parameters that are structures of plain numbers."""
     notes: dict[str, str] = field(default_factory=dict)
     elementwise: Elementwise | None = None
 
@@ -105,6 +108,7 @@ class Reading:
         self.repository, self.file, self.kernel = repository, file, kernel
         self.source = file
         self.notes: dict[str, str] = {}
+        self.structures: list[Structure] = []
 
     def found(self) -> FoundKernel:
         """The kernel. Raises NotReadError."""
@@ -149,7 +153,7 @@ class Reading:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
-            source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
+            source, include, uses(self.kernel), tuple(self.structures), self.notes, elementwise(self.kernel),
         )  # fmt: skip
 
     def _refuse_what_is_no_number(self) -> None:
@@ -166,8 +170,14 @@ class Reading:
                 "which no value can be guessed: write a suite with instantiate= yourself"
             )
         plain = {each.name for each in self.kernel.parameters if not each.pointer}
-        # `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`.
-        used = (one.text for one, after in pairwise(self.kernel.body) if after.text in {"(", ".", "->"})
+        of_template = {each.name for each in self.kernel.template}
+        objects = {each.name for each in self.kernel.parameters if each.type in of_template}
+        # `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`. A structure has members too: see `_dtype`.
+        used = (
+            one.text
+            for one, after in pairwise(self.kernel.body)
+            if after.text == "(" or (after.text in {".", "->"} and one.text in objects)
+        )
         if called := next((name for name in used if name in plain), ""):
             raise NotReadError(
                 f"it calls its parameter {called} as a function, and no number can be called: write a kernel "
@@ -302,16 +312,28 @@ class Reading:
             if known is None:
                 break
             text = text_of([token for token in known if token.text not in {"const", "volatile", "struct"}])
+        if not parameter.pointer and (members := self._members(text)):
+            self.structures.append(Structure(parameter.name, text, members))
+            return f"struct {text}"
         if parameter.type.startswith(("__local ", "local ")):
             raise NotReadError(
                 f"the host decides the size of its __local parameter {parameter.name}: declare an array of a "
                 "fixed size in the kernel"
             )
-        by_setup = "ensorMap" in text or "Texture" in text
+        by_setup = "Kernel(setup=...) makes such values on the host: docs/suites.md, 'A structure by value'"
         raise NotReadError(
             f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers."
-            f"{' Kernel(setup=...) makes such values on the host' if by_setup else ''}"
+            f"{'' if parameter.pointer else f' {by_setup}'}"
         )
+
+    def _members(self, name: str) -> tuple[Member, ...] | None:
+        """Return the members of a structure of plain numbers; None for any other type."""
+        if not re.fullmatch(r"[\w:]+", name):
+            return None
+        last = name.rpartition("::")[2]
+        texts = (text for text in self.repository.texts(self.source) if last in text)
+        found = (structure_in(text, last, lambda word: DTYPES.get(_plain(word))) for text in texts)
+        return next(filter(None, found), None)
 
 
 def _plain(text: str) -> str:

@@ -385,6 +385,10 @@ class Repository:
                 return self.source(file).names[word]
         return None
 
+    def texts(self, name: str) -> Iterable[str]:
+        """Return the text of a file, and of the repository's files that it includes."""
+        return map(self.text, self._closure(name)[0])
+
     def declares(self, name: str, word: str) -> bool:
         """Return whether a file or its includes declare a word in any scope: `SIZE = 1`, `enum {SIZE}`."""
         texts = (text for file in self._closure(name)[0] if word in (text := self.text(file)))

@@ -350,6 +350,7 @@ def _fields(suite: SuiteGuess, kernel: KernelGuess) -> dict[str, str]:
         "grid": kernel.grid,
         "dynamic_shared_bytes": kernel.shared,
         "args": "ARGS" if suite.args else "",
+        "setup": "structures" if suite.structures else "",
         "dtype": f'"{suite.dtype}"' if suite.dtype != "float32" else "",
     }
 

@@ -515,11 +515,17 @@ def whole_lines(content: bytes) -> list[bytes]:
 
 
 def _first(path: Path, line: bytes) -> _RecordHead:
+    if not line:
+        raise StoreError(
+            f"{path} is no run record: it has no whole line. A process that was ended, or a "
+            "full disk, leaves such a file: delete it."
+        )
     try:
         return decode(line, _RecordHead)
     except UNREADABLE as error:
         raise StoreError(
-            f"{path} is no run record: its first line does not describe a run ({error})."
+            f"{path} is no run record: its first line does not describe a run ({error}). Expected a file "
+            "that 'harness run' or 'harness compare' wrote."
         ) from None
 
 

@@ -29,7 +29,7 @@ from harness.suite.kernel import Kernel
 from harness.suite.problem import Problem
 from harness.suite.suite import Suite
 from harness.suite.suite_data import Loading
-from harness.suite.suite_files import files_outside, tree_sha256
+from harness.suite.suite_files import files_outside, for_their_backends, tree_sha256
 from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
 from harness.system.decoding import decode
@@ -100,6 +100,11 @@ def load_folder(folder: Path) -> Suite:
     except BaseException as error:
         what = error.msg if isinstance(error, SyntaxError) else error
         said, log = f"raised {type(error).__name__}: {what}", traceback.format_exc()
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            said += (
+                f". The Python of this harness is {sys.executable}: install there what has {error.name}, or "
+                "import it in the function that needs it."
+            )
         if isinstance(error, SuiteError):  # a sentence of our own, which needs no evidence
             said, log = f"is wrong: {error.message}", error.log
         raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
@@ -207,7 +212,7 @@ class PendingSuite(_SuiteAt):
 
     def result(self) -> LoadedSuite:
         try:
-            suite = self.loading.suite()
+            suite = for_their_backends(self.loading.suite())
             if self.commit is not None and self.repository is not None:
                 _check_absolute(suite, self.repository)
             found = self.path, self.repository, self.commit, self.suite_from

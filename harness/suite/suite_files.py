@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import re
@@ -36,6 +37,35 @@ def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Pa
     named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
     places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
     return [(of, place) for of, place in places if not place.is_file()]
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def for_their_backends(suite: Suite) -> Suite:
+    """Return the suite without OpenCL for sources of plain CUDA, which no OpenCL compiler reads.
+
+    Such a source says `__global__` itself, and no prelude of the suite could define the word for OpenCL.
+    """
+    if "opencl" in suite.prelude:
+        return suite
+    return dataclasses.replace(suite, kernels=[_for_its_backends(suite.root, each) for each in suite.kernels])
+
+
+def _for_its_backends(folder: Path, kernel: Kernel) -> Kernel:
+    others = {backend: source for backend, source in kernel.sources.items() if backend != "opencl"}
+    source = kernel.sources.get("opencl")
+    if not others or not isinstance(source, str) or not _is_plain_cuda(folder / source):
+        return kernel
+    return dataclasses.replace(kernel, source=others)
+
+
+def _is_plain_cuda(file: Path) -> bool:
+    try:
+        text = _COMMENT.sub("", read_regular(file).decode(errors="replace"))
+    except OSError:  # whoever builds it says that it is missing
+        return False
+    return "__global__" in text and "__OPENCL" not in text
 
 
 def first_line(file: Path, function: str) -> int | None:

@@ -30,6 +30,9 @@ _tops: dict[Path, Path] = {}
 """Top folders of repositories, by a folder inside. A command asks for one of them some ten times."""
 
 
+_NO_REPOSITORY = "not a git repository"
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A commit, with author and subject as they were written: long, or hostile."""
@@ -51,6 +54,11 @@ def ask(
     done = run([*_PLAIN, "-C", str(folder), *args], env=env, stdin=stdin)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip()
+        if _NO_REPOSITORY in message:
+            message = (
+                f"{folder} is in no git repository, and commits are read there. Start in the repository, or "
+                f"make one with 'git init'. (git: {message.removeprefix('fatal: ')})"
+            )
         raise GitError(message or f"git failed in {folder}, with status {done.returncode}.")
     return done.stdout
 
@@ -88,7 +96,7 @@ def repository_of(path: Path) -> Path | None:
         _tops[folder] = Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitError as error:
         # Another reason, such as a repository of another owner, must not look like no repository.
-        none = ("not a git repository", "must be run in a work tree", "was not found on PATH")
+        none = (_NO_REPOSITORY, "must be run in a work tree", "was not found on PATH")
         if any(words in error.message for words in none):
             return None
         raise
@@ -104,7 +112,9 @@ def resolve(repository: Path, revision: str) -> str:
         found = ask(repository, *asked).decode().strip()
     except GitError:
         hint = "'git log --oneline' lists what there is."
-        if ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true":
+        if not ask(repository, "rev-list", "--max-count=1", "--all"):
+            hint = "The repository has no commit yet: 'git commit' makes the first one."
+        elif ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true":
             hint = "This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
         raise GitError(f"No commit named {revision!r} in {repository}. {hint}") from None
     _resolved.add((repository, found))

@@ -234,8 +234,13 @@ class OpenCLDevice(Device):
         try:
             kernel = self.cl.Kernel(built, program.function)
         except self.cl.Error as error:
-            message = f"{program.name} has no kernel function named {program.function!r} ({error})."
-            raise BuildError(message) from None
+            names = ""
+            with contextlib.suppress(self.cl.Error):  # of a source without any kernel
+                names = built.get_info(self.cl.program_info.KERNEL_NAMES).replace(";", ", ")
+            raise BuildError(
+                f"{program.name} has no kernel function named {program.function!r} ({error}). The source has "
+                f"{names or 'none'}: name the function by entry."
+            ) from None
         info = self.cl.kernel_work_group_info
         resources = Resources(
             static_shared_bytes=int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.handle)),

@@ -22,6 +22,7 @@ from typing import Literal
 
 import msgspec
 
+from harness.device.static.host_code import without_host_code
 from harness.errors import BuildError
 from harness.records.types import Launch
 from harness.suite.kernel import Kernel
@@ -52,6 +53,11 @@ _C_TYPES = {
     "float64": "double",
 }
 """C types of scalars by dtype; any other is a float."""
+_TOOLKIT = (
+    *("cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h", "device_functions.h"),
+    *("cuda_profiler_api.h", "vector_types.h", "cooperative_groups.h"),
+)
+"""Headers of CUDA's toolkit whose words the assets' cuda.h has, as far as kernels use them."""
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
@@ -124,7 +130,8 @@ def _compiler() -> str:
 
 def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:
     """Return the kernel's text in the host's C++, and a function that calls it on arrays."""
-    text = re.sub(r"#pragma unroll(?!\s*\d)", "#pragma GCC unroll 64", made.text)
+    text = without_host_code(made.text)
+    text = re.sub(r"#pragma unroll(?!\s*\d)", "#pragma GCC unroll 64", text)
     text = text.replace("#pragma unroll", "#pragma GCC unroll")
     # Shared memory of a size that the launch gives is defined where the threads are run.
     text = re.sub(r"\bextern\s+__shared__", "extern", text)
@@ -154,7 +161,9 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
     with tempfile.TemporaryDirectory() as scratch:
         kernel, binary = Path(scratch, "kernel.cpp"), Path(scratch, "accesses")
         kernel.write_text(text, encoding="utf-8")
-        searched = [f"-I{folder}" for folder in (_ASSETS, *folders)]
+        for name in _TOOLKIT:
+            Path(scratch, name).touch()
+        searched = [f"-I{folder}" for folder in (_ASSETS, scratch, *folders)]
         _output(["g++", *_OPTIONS, *searched, "-c", str(kernel), "-o", f"{kernel}.o"])
         dynamic = [f"-Wl,--defsym={name}=harness_dynamic_shared" for name in _undefined(f"{kernel}.o", text)]
         runner = Path(scratch, "run.o")

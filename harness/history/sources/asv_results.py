@@ -601,7 +601,8 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
     try:
         stored = decode(read_regular(folder / "machine.json"), dict[str, Any])
     except (OSError, *UNREADABLE) as error:
-        return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
+        why = getattr(error, "strerror", None) or error
+        return {}, f"machine.json is missing or damaged ({why}); the card is called {folder.name}."
     return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 

@@ -301,7 +301,7 @@ def _read(folder: Path, file: KeptFile, layouts: dict[RecordLayout, int]) -> tup
     except StoreError as error:
         why = error.message.rstrip(".")
     except (*UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
-        why = str(error)
+        why = f"it is damaged ({error})"
     return msgspec.structs.replace(nothing, problem=f"{file.file} is left out: {why}."), _NONE
 
 

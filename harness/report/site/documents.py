@@ -168,7 +168,10 @@ class Site:
         self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")
 
     def put(self, name: str, content: bytes) -> None:
-        advice = "Publish again once there is room; what was published before may be mixed with what is new."
+        advice = (
+            "Publish again once there is room, or into another folder with --html; what was published before "
+            "may be mixed with what is new."
+        )
         write_file(self.folder / name, content, advice, durable=False)
 
     def remove(self, name: str) -> None:

@@ -53,5 +53,30 @@ static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
+static inline int __mul24(int a, int b) { return a * b; }
 static inline float __fmaf_rn(float a, float b, float c) { return a * b + c; }
 static inline float __fdividef(float a, float b) { return a / b; }
+
+// What declarations of the host's functions name; their bodies are taken out.
+enum cudaError_t { cudaSuccess };
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace cooperative_groups {
+struct thread_block {
+    void sync() const {}
+    unsigned size() const { return blockDim.x * blockDim.y * blockDim.z; }
+    unsigned thread_rank() const
+    {
+        return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    }
+    harness_extent group_index() const { return blockIdx; }
+    harness_extent thread_index() const { return threadIdx; }
+};
+static inline thread_block this_thread_block() { return {}; }
+template <class harness_t> static inline void sync(const harness_t&) {}
+}

@@ -1,0 +1,92 @@
+"""C++ structures of plain numbers that kernels take by value, and how suite.py hands them over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.init.cpp import Token, text_of
+from harness.init.scalars import Values
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_MEMBER = re.compile(
+    r"(?P<type>(?:(?:const|unsigned|signed|long|short)\s+)*[\w:]+)\s+(?P<declared>[^*&()<>{}]+)"
+)
+_DECLARED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?:\[\s*(?P<count>\d+)\s*\])?\s*(?:=.*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    dtype: str
+    count: int = 1
+    """Number of elements; 1 for a plain number."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A parameter whose type is a structure of plain numbers."""
+
+    parameter: str
+    type: str
+    """Its name in C++."""
+    members: tuple[Member, ...]
+
+    @property
+    def constant(self) -> str:
+        """Name of its NumPy dtype in suite.py."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.type.rpartition("::")[2]).upper()
+
+    @property
+    def fields(self) -> str:
+        """The members as NumPy's dtype takes them."""
+        told = (
+            f'("{each.name}", "{each.dtype}"{f", {each.count}" if each.count > 1 else ""})'
+            for each in self.members
+        )
+        return f"[{', '.join(told)}]"
+
+    def lengths(self, body: Sequence[Token]) -> list[str]:
+        """Return the integer members that a kernel's body compares something with, `i < p.n`."""
+        compared = set(re.findall(rf"(?:<|>=){re.escape(self.parameter)}\.(\w+)", text_of(body)))
+        return [each.name for each in self.members if each.name in compared and "int" in each.dtype]
+
+    def values(self, numbers: Values, axis_of: Callable[[str], str]) -> str:
+        """Return the values of the members as a tuple of Python; a member that is an axis has its size."""
+        told = [self._value(each, numbers, axis_of(each.name)) for each in self.members]
+        return f"({', '.join(told)}{',' if len(told) == 1 else ''})"
+
+    @staticmethod
+    def _value(member: Member, numbers: Values, axis: str) -> str:
+        if axis and member.count == 1:
+            return f"case.{axis}"
+        number = numbers.integer if "int" in member.dtype else numbers.floating
+        values = [number(member.name)[0] for _ in range(member.count)]
+        return values[0] if member.count == 1 else f"[{', '.join(values)}]"
+
+
+def structure_in(text: str, name: str, dtypes: Callable[[str], str | None]) -> tuple[Member, ...] | None:
+    """Return the members of a structure that a file defines; None without it, or where it holds more than
+    plain numbers: pointers, functions, other structures, an alignment of its own.
+
+    `dtypes` gives NumPy's name of a C++ type, None for one that is no number.
+    """
+    text = _COMMENT.sub(" ", text)
+    found = re.search(rf"\bstruct\s+{re.escape(name)}\s*\{{([^{{}}]*)\}}\s*;", text) or re.search(
+        rf"\btypedef\s+struct\s*\w*\s*\{{([^{{}}]*)\}}\s*{re.escape(name)}\s*;", text
+    )
+    if found is None:
+        return None
+    members: list[Member] = []
+    for line in filter(str.strip, found[1].split(";")):
+        said = _MEMBER.fullmatch(line.strip())
+        dtype = said and dtypes(" ".join(said["type"].removeprefix("const ").split()))
+        if not said or not dtype:
+            return None
+        for part in said["declared"].split(","):
+            declared = _DECLARED.fullmatch(part)
+            if declared is None:
+                return None
+            members.append(Member(declared["name"], dtype, int(declared["count"] or 1)))
+    return tuple(members) or None
