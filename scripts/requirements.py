@@ -1,9 +1,10 @@
-"""Write anew, by hash, what the workflows install: .github/requirements and harness/ci/locked.
+"""Write anew, by hash, what the workflows install: .github/requirements, harness/ci/locked and docs/site.
 
     python scripts/requirements.py
 
 uv resolves everything once, for every Python and system, and each file is a part of that one answer: so any
-of them can be installed together. uv itself comes into an environment that is thrown away. The files name no
+of them can be installed together. The documentation's site has an environment of its own, on the Python of
+the workflow that publishes it. uv itself comes into an environment that is thrown away. The files name no
 index.
 """
 
@@ -30,10 +31,13 @@ BUILD = "hatchling>=1.26"
 OPENCL = "pyopencl>=2024.2"
 """For a card whose driver brings OpenCL; the extra opencl has a device for hosts without a card too."""
 HOSTED = "# What the jobs on hosted runners install, by hash: what the harness needs, and what builds it."
+DOCS = "# What makes the documentation's site, by hash: Sphinx, and what the harness needs."
 MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
 """Extras that bring what a kernel needs, its compiler, or pytest. PyCUDA is the runner's: no wheels."""
 OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
 """What this repository measures with, on the devices that its workflows measure on."""
+DOCS_PYTHON = ("--python-version", "3.12", "--python-platform", "linux")
+"""Of pages.yml. Sphinx and MyST have no release that fits every Python."""
 SHIPPED = ROOT / "harness" / "ci" / "locked"
 AGAIN = "# Anew, at the top of gpu-harness: make requirements\n"
 
@@ -46,6 +50,9 @@ def main() -> None:
         subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", UV], check=True)
         everything = Path(scratch) / "everything.txt"
         everything.write_text(resolved(programs / "uv", ["asv", *MEASURING], [OPENCL]))
+
+        docs = resolved(programs / "uv", ["docs"], [], python=DOCS_PYTHON)
+        write(ROOT / "docs" / "site" / "requirements.txt", DOCS, docs)
 
         def part(extras: Sequence[str], *more: str) -> str:
             return resolved(programs / "uv", extras, more, everything)
@@ -63,13 +70,19 @@ def main() -> None:
     (ROOT / ".github" / STATIC_FILE).write_bytes(composed(compiling(OWN)))
 
 
-def resolved(uv: Path, extras: Sequence[str], more: Sequence[str], within: Path | None = None) -> str:
+def resolved(
+    uv: Path,
+    extras: Sequence[str],
+    more: Sequence[str],
+    within: Path | None = None,
+    python: Sequence[str] = ("--universal", "--python-version", OLDEST_PYTHON),
+) -> str:
     """Pinned requirements with hashes: of the project with these extras, and of `more`."""
     chosen = [word for extra in extras for word in ("--extra", extra)]
     limits = [] if within is None else ["--constraints", str(within)]
     done = subprocess.run(
         [
-            *(str(uv), "pip", "compile", "--quiet", "--universal", "--python-version", OLDEST_PYTHON),
+            *(str(uv), "pip", "compile", "--quiet", *python),
             *("--generate-hashes", "--no-header", "--no-annotate", *limits, *chosen, "pyproject.toml", "-"),
         ],
         input="\n".join([BUILD, *more]),

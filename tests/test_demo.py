@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import webbrowser
+import xml.etree.ElementTree as ET
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from harness.cli import demo_command
+from scripts import record_demo as recording
 from tests.support import caller
 
 MOST_BYTES = 1_500_000
@@ -150,3 +152,17 @@ def test_narrow_terminal_of_another_encoding_beside_other_settings(tmp_path, own
     assert all(len(line) <= 40 for line in said.partition("$ ")[0].splitlines())
     assert not others.exists()
     assert list(current.iterdir()) == []
+
+
+def test_a_recording_shows_the_lines_in_their_colours_and_fetches_nothing():
+    told = "Opening\n1. First\n\x1b[31mslower\x1b[0m & sure\n\n2. Left out\n3. Third\n"
+    lines = recording.shown(told)
+    assert lines == ["$ harness demo", "", "1. First", "\x1b[31mslower\x1b[0m & sure", "", "3. Third"]
+    for theme in recording.THEMES.values():
+        drawn = recording.picture(lines, theme)
+        assert drawn == recording.picture(lines, theme)
+        assert f"fill: {theme.ansi_colors[1].hex}" in drawn
+        assert {"slower", "\N{NO-BREAK SPACE}&\N{NO-BREAK SPACE}sure"} <= set(ET.fromstring(drawn).itertext())
+        assert "url(http" not in drawn
+    asks = "import os, sys; print(os.isatty(1), os.get_terminal_size().columns); print(1, file=sys.stderr)"
+    assert recording.in_terminal([sys.executable, "-c", asks]) == "True 100\n"

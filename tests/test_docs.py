@@ -233,6 +233,25 @@ def test_the_site_has_no_warning(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_site_has_a_page_for_each_command(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "site"))
+    reference_pages = importlib.import_module("reference_pages")
+    pages = reference_pages.pages(ROOT)
+    for name in ALL_COMMANDS:
+        page = pages[f"{reference_pages.FOLDER}/harness-{name.replace(' ', '-')}.md"]
+        assert page.startswith(f"# harness {name}\n")
+        assert f"```{{options}} harness {name}\n" in page
+        assert reference_pages.command(f"harness {name}") is command_named(name)
+        assert "| 130 | `INTERRUPTED` |" in page
+    codes = "| 1 | `X` | a kernel fails. `run`, `ci`: a case does. `sweep`: no case does |\n"
+    told = reference_pages._exit_codes(codes, "ci compare")
+    assert told == "| 1 | `X` | a kernel fails. a case does |\n"
+    link = "[x](commands.md#bounds), [y](commands.md#exit-codes), [z](records.md)"
+    turned = re.findall(r"\(([^)]+)", reference_pages.linked(ROOT, "docs/history", link))
+    folder = f"../{reference_pages.FOLDER}"
+    assert turned == [f"{folder}/harness-static.md#bounds", f"{folder}/exit-codes.md", "records.md"]
+
+
 def test_every_page_is_linked_from_the_index():
     linked = {(DOCS / path).resolve() for path, _ in links(DOCS / "index.md")}
     assert linked >= {page for page in DOCS.glob("*.md") if page.name != "index.md"}

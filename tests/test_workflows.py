@@ -914,6 +914,13 @@ def test_what_the_project_needs_is_pinned_by_hash(name, extras):
         assert all(specifier.contains(version, prereleases=True) for version in pinned[wanted])
 
 
+def test_what_makes_the_documentation_is_pinned_by_hash():
+    pinned = pins("../../docs/site/requirements.txt")
+    for wanted, specifier in required("docs").items():
+        if wanted != "tomli":  # of an older Python than that of the workflow
+            assert all(specifier.contains(version) for version in pinned[wanted])
+
+
 def test_jobs_with_the_card_have_the_versions_of_the_others():
     report, measure = pins("report.txt"), pins("measure.txt")
     assert {name: measure.get(name) for name in report} == report

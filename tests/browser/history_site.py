@@ -57,6 +57,10 @@ class Shown:
         files: list[str] = [card["file"] for card in self.site["cards"] if words in card["file"]]
         return files[0]
 
+    def title(self, words: str) -> str:
+        """What readers call a card: no two here are of one kind."""
+        return next(card["gpu"] for card in self.site["cards"] if words in card["file"])
+
     def series(self, case: str, card: str) -> dict[str, Any]:
         """What the first document says of a case on a card."""
         return next(

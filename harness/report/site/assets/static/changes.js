@@ -22,20 +22,11 @@
   changes.shape = (change) =>
     ({ regression: "down", drift: "down", improvement: "up" })[change.kind] ?? "diamond";
 
-  /** An interval of a change of time, drawn around zero; the words beside it say the same. */
+  /** An interval of a change of time, drawn; the words beside it say the same. */
   function whisker(kase, change, tone) {
     if (!format.known(change.low) || !format.known(change.high)) return null;
     const [low, high] = format.timedEnds(kase, change.low, change.high);
-    const effect = format.timed(kase, change.effect);
-    const reach = Math.max(Math.abs(low), Math.abs(high), Math.abs(effect), 0.02) * 1.08;
-    const x = (value) => (50 + (48 * value) / reach).toFixed(1);
-    return harness.svg(
-      "svg",
-      { class: `whisker ${tone}`, viewBox: "0 0 100 12", width: 100, height: 12, "aria-hidden": "true" },
-      harness.svg("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
-      harness.svg("line", { x1: x(low), x2: x(high), y1: 6, y2: 6 }),
-      harness.svg("circle", { cx: x(effect), cy: 6, r: 3 }),
-    );
+    return harness.whisker(format.timed(kase, change.effect), low, high, tone);
   }
 
   const interval = (kase, change) =>
@@ -165,7 +156,7 @@
         "small",
         null,
         "on ",
-        text(site.cards[change.card].name, null, 80),
+        text(site.cards[change.card].title, null, 80),
         stated.state === "expired" ? [" ", changes.state(stated)] : null,
       ),
       change.sentence ? el("p", null, text(change.sentence, null, 400)) : null,
@@ -191,6 +182,7 @@
   changes.effectColumn = (site, of) => ({
     key: "effect",
     label: "Effect, 99.9 % interval",
+    axis: harness.changeAxis(),
     sort: (row) => Math.abs(of(row).effect),
     down: true,
     cell: (row) => changes.effect(site, of(row)),

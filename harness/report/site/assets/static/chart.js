@@ -9,11 +9,25 @@
 
   /** What a card says of itself while it is measured: the key in documents, in words, the unit, a colour. */
   harness.TRACES = [
-    { key: "sm_clock_mhz", label: "SM clock", unit: "MHz", colour: "line-a" },
-    { key: "memory_clock_mhz", label: "memory clock", unit: "MHz", colour: "line-d" },
-    { key: "temperature_c", label: "temperature", unit: "°C", colour: "line-b" },
-    { key: "power_w", label: "power", unit: "W", colour: "line-c" },
+    { key: "sm_clock_mhz", label: "SM clock", unit: "MHz", colour: "line-a", strip: clocks },
+    { key: "memory_clock_mhz", label: "memory clock", unit: "MHz", colour: "line-d", strip: clocks },
+    { key: "temperature_c", label: "temperature", unit: "°C", colour: "line-b", strip: () => [20, 90] },
+    { key: "power_w", label: "power", unit: "W", colour: "line-c", strip: (most) => [0, most * 1.1] },
   ];
+
+  /** From half of the highest clock: a jitter of 5 MHz stays flat, and throttling is a step. */
+  function clocks(most) {
+    return [most / 2, most * 1.05];
+  }
+
+  /** The range of a trace's strip, the same at every zoom, and wide enough for every figure. */
+  harness.stripRange = function ({ strip }, values) {
+    const known = values.filter(format.known);
+    if (!known.length) return [0, 1];
+    const [least, most] = known.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, 0]);
+    const [low, high] = strip(most);
+    return [Math.min(low, least), Math.max(high, most) || 1];
+  };
 
   /** The traces of a document by key: an array with null where there is no figure, or null. */
   harness.traces = (document) =>

@@ -27,7 +27,7 @@
         null,
         el("a", { href: changes.address(site, one) }, harness.name(kase.name)),
         " on ",
-        text(site.cards[one.card].name, null, 60),
+        text(site.cards[one.card].title, null, 60),
         ` ${format.effect(kase, one.effect)} ${word}`,
         one.state === event.state ? null : [" ", changes.state(one)],
       );

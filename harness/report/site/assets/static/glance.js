@@ -31,6 +31,10 @@
     // What does not fit on a screen has first what somebody has to look at.
     const urgent = (row) => (kernels.size > MOST ? Math.max(1, ...[...row.cards.values()].map(rank)) : 1);
     rows.sort((a, b) => urgent(b) - urgent(a) || a.order - b.order);
+    const count = new Map();
+    const group = (stands) => shade(stands).replace(/-\d$/, "-2");
+    for (const { stands } of rows.flatMap((row) => [...row.cards.values()].flat()))
+      count.set(group(stands), (count.get(group(stands)) ?? 0) + 1);
     const square = (card, { kase, stands }) =>
       el("a", {
         class: `square ${shade(stands)}`,
@@ -42,7 +46,7 @@
       { key: "kernel", label: "Kernel", sort: (row) => row.order, cell: (row) => harness.name(row.name) },
       ...site.cards.map((card, number) => ({
         key: `card-${number}`,
-        label: harness.shortened(card.name, site.cards.length > 4 ? 16 : 34),
+        label: harness.shortened(card.title, site.cards.length > 4 ? 16 : 34),
         hint: "Sort by what is open, then unjudged",
         down: true,
         sort: (row) => (row.cards.has(number) ? rank(row.cards.get(number)) : null),
@@ -60,9 +64,22 @@
       ["steady", "steady"],
       ["unknown", "too few points"],
     ];
+    const present = words.filter(([kind]) => count.has(kind));
     return el(
       "div",
       { class: "glance" },
+      el(
+        "div",
+        { class: "shares", "aria-hidden": "true" },
+        present.map(([kind]) => el("span", { class: `square ${kind}`, style: { "flex-grow": String(count.get(kind)) } })),
+      ),
+      el(
+        "ul",
+        { class: "legend" },
+        present.map(([kind, label]) =>
+          el("li", null, el("span", { class: `square ${kind}` }), el("strong", null, format.whole(count.get(kind))), ` ${label}`),
+        ),
+      ),
       harness.table(columns, {
         id: "order-glance",
         caption: "Every kernel on every card, a square a size",
@@ -70,11 +87,6 @@
         limit: MOST,
         empty: harness.empty("No kernel matches the filter."),
       }).node,
-      el(
-        "ul",
-        { class: "legend" },
-        words.map(([kind, label]) => el("li", null, el("span", { class: `square ${kind}` }), label)),
-      ),
     );
   };
 })(window.harness);

@@ -423,14 +423,19 @@
         markers(data, surface, g, chosen);
       },
     };
-    const small = ({ key, label, unit, colour }) =>
-      data.traces[key] && {
+    const small = (trace) => {
+      const { key, label, unit, colour } = trace;
+      const values = data.traces[key];
+      const range = values && harness.stripRange(trace, values);
+      return values && {
         title: label,
         unit,
         height: 84,
-        series: [{ label, values: data.traces[key], colour }],
+        series: [{ label, values, colour }],
+        range: () => range,
         over: (surface, g) => epochs(data, surface, g, false),
       };
+    };
     return [
       main,
       data.overlaid.length ? overlay(data) : null,

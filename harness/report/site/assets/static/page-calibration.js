@@ -102,7 +102,7 @@
     const first = site.cards.find((card) => card.calibration) ?? site.cards[0];
     const card = site.cards[harness.wantedCard(site, state.get("card") ?? first.file)];
     const { calibration } = await harness.load(`cards/${card.file}`);
-    harness.title("Calibration", card.name);
+    harness.title("Calibration", card.title);
     harness.replace(
       view,
       harness.crumbs(harness.cardLink(card)),

@@ -40,6 +40,7 @@
           pick("metric"),
         ),
       chosen &&
+        chosen.sizes.length > 1 &&
         harness.select("Size", [...chosen.sizes, [ALL, "All sizes"]], chosen.size, pick("size")),
     );
   }
@@ -67,7 +68,10 @@
           );
     const columns = [
       kernelColumn(card, chosen),
-      harness.column("value", `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`, cell, { down: true }),
+      harness.column("value", `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`, cell, {
+        down: true,
+        axis: longest ? harness.barAxis(format.number(longest)) : null,
+      }),
       harness.figure("peak_share", "of peak", format.share),
     ];
     if (chosen.rows.some((row) => format.known(row.library_share)))
@@ -76,7 +80,7 @@
           hint: "Of the vendor's library at the same size",
         }),
       );
-    return harness.table(columns, {
+    return harness.table(harness.told(columns, chosen.rows), {
       id: "ladder",
       caption: `Ladder of ${harness.plain(chosen.suite, 60)}`,
       rows: chosen.rows,
@@ -107,7 +111,7 @@
         failed ? el("span", { class: "bad" }, text(failed, null, 160)) : "ok",
       ),
     ];
-    return harness.table(columns, {
+    return harness.table(harness.told(columns, chosen.rows), {
       id: "details",
       caption: "Figures, clocks and registers of the newest run",
       rows: chosen.rows,
@@ -176,19 +180,18 @@
     return { points, roofs, memory: peaks.memory > 0 ? peaks.memory : null };
   }
 
-  /** Kernels that compute nothing have one roof: what the memory can move. Null where they tell no bytes. */
+  /** Kernels that compute nothing have one roof: what the memory can move. Null where they tell no bytes, or nobody knows the memory's peak. */
   function bandwidthData(chosen, peaks) {
     const points = chosen.rows
       .filter((row) => row.moved_bytes && row.time_ms && !row.failed)
       .map((row) => ({ name: harness.plain(nameOf(row, chosen), 30), gbytes: row.moved_bytes / row.time_ms / 1e6 }));
-    return points.length ? { points, memory: peaks.memory > 0 ? peaks.memory : null } : null;
+    return points.length && peaks.memory > 0 ? { points, memory: peaks.memory } : null;
   }
 
   function bandwidthFigure(view, data) {
     const best = data.points.reduce((a, b) => (b.gbytes > a.gbytes ? b : a));
     const words =
-      `${format.count(data.points.length, "kernel")} of no operations; the fastest, ${best.name}, moves ${format.value(best.gbytes, "GB/s")}` +
-      (data.memory ? `, ${format.share(best.gbytes / data.memory)} of what the memory can.` : ". What the memory can is not known.");
+      `${format.count(data.points.length, "kernel")} of no operations; the fastest, ${best.name}, moves ${format.value(best.gbytes, "GB/s")}, ${format.share(best.gbytes / data.memory)} of what the memory can.`;
     return drawn(view, "Memory roof", words, (width) => harness.bandwidth(width, data));
   }
 
@@ -205,20 +208,10 @@
     const data = roofData(chosen, peaks);
     const bandwidth = data.points.length ? null : bandwidthData(chosen, peaks);
     if (bandwidth) return bandwidthFigure(view, bandwidth);
-    if (!data.points.length) {
-      return el(
-        "div",
-        null,
-        el("h2", null, "Roofline"),
-        harness.empty(
-          "This selection has no roofline: its suite tells no operations or no bytes moved, or nothing was measured.",
-        ),
-      );
-    }
+    if (!data.points.length || !(data.roofs.length || data.memory)) return null;
     const best = data.points.reduce((a, b) => (b.gflops > a.gflops ? b : a));
     const words =
-      `${format.count(data.points.length, "kernel")}; the fastest, ${best.name}, does ${format.value(best.gflops, "GFLOP/s")} at ${format.number(best.intensity)} FLOP per byte` +
-      (data.roofs.length || data.memory ? "." : ". The card's peaks are not known, so no roof is drawn.");
+      `${format.count(data.points.length, "kernel")}; the fastest, ${best.name}, does ${format.value(best.gflops, "GFLOP/s")} at ${format.number(best.intensity)} FLOP per byte.`;
     return drawn(view, "Roofline", words, (width) => harness.roofline(width, data));
   }
 
@@ -266,20 +259,20 @@
       el(
         "dl",
         { class: "facts" },
-        card.gpu ? item("device", text(card.gpu, null, 100)) : null,
+        card.name === card.title ? null : item("name", text(card.name, null, 100)),
         card.driver ? item("driver", text(card.driver, null, 40)) : null,
         item("newest run", newest),
         item("regressions", open),
         item("points", format.whole(card.points)),
         item(
           "calibration",
-          el(
-            "a",
-            { href: state.address("calibration", { card: card.file }) },
-            card.calibration
-              ? `${format.count(card.calibration.verdicts, "verdict")} on itself`
-              : "not calibrated",
-          ),
+          card.calibration
+            ? el(
+                "a",
+                { href: state.address("calibration", { card: card.file }) },
+                `${format.count(card.calibration.verdicts, "verdict")} on itself`,
+              )
+            : "not calibrated",
         ),
       ),
       card.health.length ? harness.health(card) : null,
@@ -310,7 +303,7 @@
         el(
           "small",
           null,
-          text([card.gpu, card.open && format.count(card.open, "open regression")].filter(Boolean).join(", "), null, 140),
+          text([card.name !== card.title && card.name, card.open && format.count(card.open, "open regression")].filter(Boolean).join(", "), null, 140),
         ),
       ),
     );
@@ -339,11 +332,11 @@
       .sort((a, b) => a.order - b.order);
     const chosen = rows.length ? choices(rows) : null;
     const suite = chosen && (await harness.suites.load(site, chosen.suite));
-    harness.title(card.name);
+    harness.title(card.title);
     harness.replace(
       view,
       harness.crumbs(harness.link("card.html", "Cards")),
-      el("h1", null, text(card.name, null, 100)),
+      el("h1", null, text(card.title, null, 100)),
       about(site, card, data),
       pickers(site, card, chosen),
       chosen

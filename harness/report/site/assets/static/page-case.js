@@ -242,7 +242,7 @@
               harness.caseLink(
                 site.cards[one.card],
                 site.cases[caseNumber],
-                text(site.cards[one.card].name, null, 60),
+                text(site.cards[one.card].title, null, 60),
               ),
             ]),
           )
@@ -265,7 +265,7 @@
     const picture = () => {
       const [first, end] = stack.visible();
       return stack.picture({
-        title: `${harness.plain(kase.name, 100)} on ${harness.plain(card.name, 60)}`,
+        title: `${harness.plain(kase.name, 100)} on ${harness.plain(card.title, 60)}`,
         lines: [
           `${format.quantity(kase)} in ${harness.plain(kase.unit, 20)}, commits #${data.x[first] ?? ""} to #${data.x[end - 1] ?? ""}. Published ${format.dateTime(site.generated_at)}.`,
         ],
@@ -323,7 +323,7 @@
     const kase = site.cases[one.case];
     const name = (other) => {
       const its = site.cases[other.case];
-      return harness.plain({ cards: site.cards[other.card].name, sizes: its.size, kernels: its.kernel }[kind] || its.name, 40);
+      return harness.plain({ cards: site.cards[other.card].title, sizes: its.size, kernels: its.kernel }[kind] || its.name, 40);
     };
     const rest = await Promise.all(
       chosen.slice(0, MOST_LINES - 1).map(async (other) => ({
@@ -483,7 +483,7 @@
     if (caseNumber < 0 || !one) {
       throw new harness.Problem(
         name
-          ? `The card “${harness.plain(card.name, 60)}” has no case “${harness.plain(name, 100)}”.`
+          ? `The card “${harness.plain(card.title, 60)}” has no case “${harness.plain(name, 100)}”.`
           : "The address names no case.",
         "Choose a case on the overview, under “All cases”. A kernel that was renamed has its new name there.",
       );
@@ -499,7 +499,7 @@
     const range = await Promise.all(
       ["from", "to"].map((key) => (state.get(key) ? harness.findCommit(site, state.get(key)) : null)),
     );
-    harness.title(kase.name, card.name);
+    harness.title(kase.name, card.title);
     const read = readout(site, data, kase, suite);
     const moves = "← → point by point, Home End, shift ← → move, n p changes";
     const chart =
@@ -511,7 +511,7 @@
         el(
           "a",
           { href: state.address("card", { card: card.file, suite: kase.suite, size: kase.size }) },
-          text(card.name, null, 60),
+          text(card.title, null, 60),
         ),
         text(kase.suite, null, 40),
       ),

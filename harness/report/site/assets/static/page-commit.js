@@ -58,7 +58,7 @@
       .sort((a, b) => b.marked - a.marked || (a.marked ? b.worst - a.worst : a.kase.order - b.kase.order));
     const column = (one) => ({
       key: `card-${one.number}`,
-      label: harness.shortened(one.card.name, 34),
+      label: harness.shortened(one.card.title, 34),
       numeric: true,
       hint: "Sort from worst to best",
       down: true,
@@ -90,7 +90,7 @@
       ...shown.map(column),
     ];
     const count = rows.filter((row) => row.marked).length;
-    const against = shown.map((one) => `${harness.plain(one.card.name, 40)}: ${one.before === null ? "nothing near" : `#${one.before}`}`);
+    const against = shown.map((one) => `${harness.plain(one.card.title, 40)}: ${one.before === null ? "nothing near" : `#${one.before}`}`);
     return [
       el(
         "p",
@@ -108,8 +108,7 @@
       one.built.map(([, number, what, before, after]) => ({ card: one.card, kase: site.cases[number], what, before, after })),
     );
     const binaries = cards.flatMap((one) => one.runs.filter((run) => run.compared).map((run) => ({ one, run })));
-    if (!rows.length && !binaries.length)
-      return harness.empty("No registers or local memory changed here; binaries are known of the newest runs only.");
+    if (!rows.length && !binaries.length) return null;
     const columns = [
       {
         key: "case",
@@ -117,7 +116,7 @@
         sort: (row) => row.kase.order,
         cell: (row) => harness.caseLink(row.card, row.kase, harness.name(row.kase.name)),
       },
-      { key: "card", label: "Card", sort: (row) => row.card.name, cell: (row) => harness.cardLink(row.card) },
+      { key: "card", label: "Card", sort: (row) => row.card.title, cell: (row) => harness.cardLink(row.card) },
       {
         key: "what",
         label: "Changed",
@@ -153,7 +152,7 @@
     const { chunk } = site.commits;
     const told = await harness.load(`touched/${Math.floor(commit.position / chunk)}`).catch(() => null);
     const paths = told?.paths[commit.position % chunk] ?? [];
-    if (!paths.length) return harness.empty("Nothing is known of the files that it touched.");
+    if (!paths.length) return null;
     const { source } = harness.repository(site);
     return el(
       "ul",
@@ -207,6 +206,7 @@
       ...site.cards.map((_, number) => onCard(site, number, commit.position)),
     ]);
     const measured = cards.find((one) => one.before !== null);
+    const built = build(site, cards);
     const last = measured && (await harness.commit(site, measured.before));
     harness.title(format.short(commit.hash), commit.subject);
     harness.replace(
@@ -218,8 +218,8 @@
       last ? harness.compareCommand(site, last.hash, commit.hash) : null,
       harness.section("Changes", changed),
       harness.section("Figures", effects(site, cards)),
-      harness.section("Build", build(site, cards)),
-      harness.section("Files touched", paths),
+      built && harness.section("Build", built),
+      paths && harness.section("Files touched", paths),
     );
   });
 })(window.harness);

@@ -63,10 +63,10 @@
 
   function picker(site, side, name, others) {
     const go = (patch) => state.go({ ...others, [name]: joined({ ...side, ...patch }) });
-    const cards = site.cards.map((card) => [card.file, card.name]);
+    const cards = site.cards.map((card) => [card.file, card.title]);
     if (!side.info) cards.unshift([side.card, "Choose a card"]);
     const title = name === "left" ? "Left" : "Right";
-    const input = harness.input(`${title} commit`, side.commit, () => {}, {
+    const input = harness.input(`${title} commit`, side.commit.replace(/^([0-9a-f]{10})[0-9a-f]{20,}$/, "$1"), () => {}, {
       type: "text",
       placeholder: "hash, position or newest",
       onchange: (event) => go({ commit: event.target.value.trim() || "newest" }),
@@ -132,25 +132,48 @@
     return rows.sort((x, y) => x.kase.order - y.kase.order);
   }
 
-  function total(site, rows) {
+  /** What a group of rows did together: how many, their geometric mean, the smallest and the largest change. */
+  function together(label, tone, rows) {
+    const logs = rows.map((row) => Math.log1p(format.timed(row.kase, row.effect)));
+    const mean = Math.expm1(logs.reduce((sum, one) => sum + one, 0) / logs.length);
+    const ends = [Math.min(...logs), Math.max(...logs)].map(Math.expm1);
+    return { label, tone, count: rows.length, mean, ends };
+  }
+
+  function summary(site, rows) {
     const known = rows.filter((row) => row.effect !== null && format.judged(row.kase));
-    if (!known.length) return "No case has a figure on both sides.";
-    const logs = known.map((row) => format.gain(row.kase, Math.log1p(row.effect)));
-    const mean = Math.expm1(-logs.reduce((a, b) => a + b, 0) / logs.length);
-    const timed = known.every((row) => format.isSpeed(row.kase));
-    const [more, less] = timed ? ["slower", "faster"] : ["worse", "better"];
-    const count = (status) => known.filter((row) => row.status === status).length;
-    const words =
-      Math.abs(mean) < 0.0005
-        ? "as good as the left"
-        : `${format.share(Math.abs(mean))} ${mean > 0 ? more : less} than the left`;
-    const counts = harness.VERDICTS.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
-    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. ${format.number(site.pair.level * 100, 3)} % confidence intervals, from the noise of both sides: expect ${format.number(known.length * (1 - site.pair.level), 1)} false positives. A plus is slower. “harness compare” of the two commits says more.`;
+    if (!known.length) return el("p", { class: "sum" }, "No case has a figure on both sides.");
+    const beyond = (tone) => known.filter((row) => row.tone === tone);
+    const groups = [
+      ["Slower or worse", "bad", beyond("bad")],
+      ["Faster or better", "good", beyond("good")],
+      ["All", "none", known],
+    ]
+      .filter(([, , list]) => list.length)
+      .map((group) => together(...group));
+    const columns = [
+      { key: "label", label: "Right against left", cell: ({ label }) => label },
+      harness.figure("count", "Cases"),
+      {
+        key: "mean",
+        label: "Geometric mean",
+        numeric: true,
+        cell: ({ mean, tone }) => el("strong", { class: tone }, format.change(mean)),
+      },
+      { key: "range", label: "Range", numeric: true, cell: ({ ends }) => format.interval(...ends) },
+    ].map(({ sort, ...column }) => column);
+    return [
+      harness.table(columns, { id: "order-sum", caption: "All cases together", rows: groups, stack: true }).node,
+      el(
+        "p",
+        { class: "sum" },
+        `A plus is slower. ${format.number(site.pair.level * 100, 3)} % confidence intervals, from the noise of both sides: expect ${format.number(known.length * (1 - site.pair.level), 1)} false positives. “harness compare” of the two commits says more.`,
+      ),
+    ];
   }
 
   function table(rows, left, right) {
-    const largest = rows.reduce((most, row) => Math.max(most, Math.abs(Math.log1p(row.effect ?? 0))), 0.02);
-    const head = (side) => harness.plain(`${side.info.name} #${side.position}`, 60);
+    const head = (side) => harness.plain(`${side.info.title} #${side.position}`, 60);
     const value = (key, label, side) =>
       harness.column(
         key,
@@ -172,13 +195,18 @@
         label: "Difference",
         sort: (row) => format.gain(row.kase, row.effect),
         hint: "Sort from worst to best",
+        axis: harness.changeAxis(),
         cell: (row) =>
           row.effect === null
             ? el("span", { class: "none" }, row.why)
             : el(
                 "div",
                 { class: "with-balance" },
-                harness.balance(Math.log1p(format.timed(row.kase, row.effect)) / largest, row.tone),
+                harness.whisker(
+                  format.timed(row.kase, row.effect),
+                  ...(row.low === null ? [null, null] : format.timedEnds(row.kase, row.low, row.high)),
+                  row.tone,
+                ),
                 el(
                   "span",
                   { class: row.tone },
@@ -228,7 +256,7 @@
     const rows = pairs(site, left, right, epochs);
     if (!rows.length) return harness.empty("Neither side has a figure.");
     const list = table(rows, left, right);
-    const sum = el("p", { class: "sum", "aria-live": "polite" });
+    const sum = el("div", { class: "summary", "aria-live": "polite" });
     function update() {
       const suite = state.get("suite");
       const matches = harness.wordFilter();
@@ -238,7 +266,7 @@
           (!suite || kase.suite === suite) && (!verdict || status === verdict) && matches(kase.name),
       );
       list.update(shown);
-      harness.replace(sum, total(site, shown));
+      harness.replace(sum, summary(site, shown));
     }
     const form = harness.form(
       { class: "filters", role: "search", "aria-label": "Filter" },

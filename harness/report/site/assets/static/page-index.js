@@ -17,7 +17,7 @@
       key: "improvement",
       title: "Improvements",
       test: (event) => event.kind === "improvement" && !event.state,
-      empty: "No improvement is on record.",
+      optional: true,
     },
     {
       key: "change",
@@ -30,20 +30,20 @@
       key: "environment",
       title: "Changes of clocks, heat, power and environment",
       test: (event) => event.kind === "environment" && !event.state,
-      empty: "No figure moved without the code.",
+      optional: true,
     },
     {
       key: "acknowledged",
       title: "Acknowledged regressions",
       test: (event) => event.state === "acknowledged",
-      empty: "None is acknowledged.",
+      optional: true,
       folded: true,
     },
     {
       key: "fixed",
       title: "Fixed regressions",
       test: (event) => event.state === "fixed",
-      empty: "None has been fixed yet.",
+      optional: true,
       folded: true,
     },
     {
@@ -67,7 +67,7 @@
         if (card && !events.onCard(site, event, card)) return false;
         const kases = events.briefs(event).map((one) => site.cases[one.case]);
         if (suite && !kases.some((kase) => kase.suite === suite)) return false;
-        const where = [...kases.map((kase) => kase.name), ...event.cards.map((number) => site.cards[number].name)];
+        const where = [...kases.map((kase) => kase.name), ...event.cards.map((number) => site.cards[number].title)];
         const what = [event.worst.sentence, event.cause, format.cause(event.worst.attribution)[0]];
         const who = event.suspects.flatMap((one) => [one.subject, one.author, one.hash]);
         return matches([...where, ...what, ...who].join(" "));
@@ -134,10 +134,12 @@
   }
 
   function counters(site, list) {
+    const sections = sectionsOf(list);
+    if (sections.length < 2) return null; // the section below says it
     return el(
       "ul",
       { class: "counters" },
-      sectionsOf(list).map(({ key, title, test }) => {
+      sections.map(({ key, title, test }) => {
         const count = Math.max(counted(site, key), list.filter(test).length);
         const jump = (event) => {
           event.preventDefault();
@@ -169,7 +171,7 @@
   }
 
   function filters(site, update) {
-    const cards = [["", "All cards"], ...site.cards.map((card) => [card.file, card.name])];
+    const cards = [["", "All cards"], ...site.cards.map((card) => [card.file, card.title])];
     return harness.form(
       { class: "filters", role: "search", "aria-label": "Filter" },
       harness.select("Card", cards, state.get("card") ?? "", (card) => (state.note({ card }), update())),
@@ -222,7 +224,7 @@
   function calibration(card) {
     const address = state.address("calibration", { card: card.file });
     if (card.name.startsWith("static-")) return el("span", { class: "none" }, format.NONE);
-    if (!card.calibration) return el("a", { href: address }, "Not calibrated");
+    if (!card.calibration) return el("span", { class: "none" }, "Not calibrated");
     const { verdicts, false_alarms: alarms, bound } = card.calibration;
     return el(
       "a",
@@ -260,17 +262,17 @@
       {
         key: "name",
         label: "Card",
-        sort: (card) => card.name,
+        sort: (card) => card.title,
         cell: (card) =>
           el(
             "div",
             { class: "what" },
-            el("a", { href: state.address("card", { card: card.file }) }, harness.name(card.name, 100)),
+            el("a", { href: state.address("card", { card: card.file }) }, text(card.title, null, 100)),
             el(
               "small",
               null,
-              text(card.gpu, null, 100),
-              card.driver ? [", driver ", text(card.driver, null, 40)] : null,
+              card.name === card.title ? null : [harness.name(card.name, 100), ", "],
+              card.driver ? ["driver ", text(card.driver, null, 40)] : null,
             ),
             badge(card),
           ),
@@ -348,7 +350,7 @@
     function column(card, number) {
       return {
         key: `card-${number}`,
-        label: harness.shortened(card.name, 34),
+        label: harness.shortened(card.title, 34),
         numeric: true,
         hint: "Sort by what is open or unjudged, else by the change over 90 days",
         sort: (row) => row.series.has(number) && (format.standing(row.kase, row.series.get(number)).effect ?? 0),

@@ -30,7 +30,7 @@
       return {
         words: dashed
           ? `${harness.plain(one.name, 40)}, published (${author})`
-          : `${harness.plain(one.name, 40)}, ${harness.plain(card.gpu || card.name, 40)}`,
+          : `${harness.plain(one.name, 40)}, ${harness.plain(card.title, 40)}`,
         colour: one.is_base ? (dashed ? "muted" : "text") : colours[at % colours.length],
         dashed,
         rates: one.points.map(([size, rate]) => [size, rate]),
@@ -107,7 +107,7 @@
         .map(([key, label]) => told(key, label)),
       ...measured.map((card) => ({
         key: `card-${card}`,
-        label: `${harness.plain(site.cards[card].gpu || site.cards[card].name, 40)}, ${unit}`,
+        label: `${harness.plain(site.cards[card].title, 40)}, ${unit}`,
         numeric: true,
         sort: ({ rung }) => ofCard(rung, card)?.own?.[1],
         cell: ({ rung }) => ours(site, rung, card),

@@ -62,13 +62,19 @@
       ],
       over: spans(data, rows),
     };
-    const panel = ({ key, label, unit, colour }) => ({
-      title: label,
-      unit,
-      height: HEIGHTS[key],
-      series: [{ label, values: data.traces[key], colour }],
-      under: shade(data),
-    });
+    const panel = (trace) => {
+      const { key, label, unit, colour } = trace;
+      const values = data.traces[key];
+      const range = harness.stripRange(trace, values);
+      return {
+        title: label,
+        unit,
+        height: HEIGHTS[key],
+        series: [{ label, values, colour }],
+        range: () => range,
+        under: shade(data),
+      };
+    };
     return [lanes, ...tracesOf(data).map(panel)];
   }
 

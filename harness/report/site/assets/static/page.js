@@ -13,7 +13,8 @@
 
   function header(name, site, search) {
     const ladders = (site?.suites ?? []).some((suite) => suite.ladders.length);
-    const pages = PAGES.filter(([page]) => page !== "ladder" || ladders || name === "ladder");
+    const some = { ladder: ladders, calibration: (site?.cards ?? []).some((card) => card.calibration) };
+    const pages = PAGES.filter(([page]) => (some[page] ?? true) || page === name);
     const links = pages.map(([page, label]) => {
       const current = page === name || (page === "card" && (name === "case" || name === "run"));
       return el(
@@ -26,7 +27,8 @@
         ),
       );
     });
-    if (site?.asv) links.push(el("li", null, el("a", { href: "../index.html" }, "asv")));
+    // asv's pages fetch their data, which no browser allows from a disk.
+    if (site?.asv && location.protocol !== "file:") links.push(el("li", null, el("a", { href: "../index.html" }, "asv")));
     const button = el("button", {
       type: "button",
       class: "quiet",
@@ -156,6 +158,15 @@
     }
   }
 
+  /** Cards as readers name them: by the device, and by host or name where several have the same. */
+  function titled(cards) {
+    const shared = (card, key) => cards.some((one) => one !== card && one.gpu === card.gpu && one[key] === card[key]);
+    return cards.map((card) => {
+      const apart = shared(card, "kind") ? (card.host && !shared(card, "host") ? card.host : card.name) : "";
+      return { ...card, title: card.gpu ? card.gpu + (apart && ` (${apart})`) : card.name };
+    });
+  }
+
   function skipLink() {
     const main = document.getElementById("main");
     document.querySelector(".skip").addEventListener("click", (event) => {
@@ -197,7 +208,7 @@
     try {
       const given = await harness.load("site");
       check(given);
-      site = { ...given, cases: harness.objects(given.cases), series: harness.objects(given.series) };
+      site = { ...given, cards: titled(given.cards), cases: harness.objects(given.cases), series: harness.objects(given.series) };
       harness.ofPublication(site.generated_at);
       harness.siteTitle = harness.plain(site.project || "GPU history", 60);
       header(name, site, searchButton(site));
@@ -222,7 +233,7 @@
   };
 
   harness.cardLink = (card, longest = 60) =>
-    harness.link(state.address("card", { card: card.file }), text(card.name, null, longest));
+    harness.link(state.address("card", { card: card.file }), text(card.title, null, longest));
 
   harness.caseLink = (card, kase, ...words) =>
     harness.link(state.address("case", { card: card.file, case: kase.name }), ...words);
@@ -230,7 +241,7 @@
   harness.cardSelect = (site, card) =>
     harness.select(
       "Card",
-      site.cards.map((one) => [one.file, one.name]),
+      site.cards.map((one) => [one.file, one.title]),
       card.file,
       (file) => state.go({ card: file }),
     );

@@ -31,8 +31,8 @@
     if (!words.length) return [];
     const cards = best(words, site.cards, (card) => `${card.name} ${card.gpu}`).map((card) => ({
       href: state.address("card", { card: card.file }),
-      name: card.name,
-      note: card.gpu,
+      name: card.title,
+      note: card.name,
     }));
     const kernels = new Map(site.cases.map((kase) => [`${kase.suite}.${kase.kernel}`, kase]));
     const ofKernels = best(words, [...kernels.keys()], (name) => name).map((name) => ({
@@ -44,7 +44,7 @@
     const ofCases = cases.slice(0, MOST).map((one) => ({
       href: state.address("case", { card: site.cards[one.card].file, case: site.cases[one.case].name }),
       name: site.cases[one.case].name,
-      note: `on ${site.cards[one.card].name}`,
+      note: `on ${site.cards[one.card].title}`,
     }));
     return [
       ...(await commitOf(site, words)),

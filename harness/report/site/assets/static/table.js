@@ -30,7 +30,7 @@
   }
 
   /**
-   * columns: [{key, label, cell(row), sort(row)?, numeric?, down? (first order is downwards), hint?}]; the first heads its row.
+   * columns: [{key, label, cell(row), sort(row)?, numeric?, down? (first order is downwards), hint?, axis? (node below the label)}]; the first heads its row.
    * options: caption, rows, id (key of the order in the address), stack (cards on a phone), limit, empty (node), mark(row) class.
    * Gives {node, update(rows)}.
    */
@@ -75,7 +75,7 @@
         { type: "button", title: column.hint, onclick: () => sortBy(column) },
         column.label,
       );
-      return el("th", properties, button);
+      return el("th", properties, button, column.axis);
     }
 
     function sortBy(column) {
@@ -150,7 +150,11 @@
 
   /** Of figures; `show` is given the value alone, as it may take digits besides. */
   harness.figure = (key, label, show = harness.format.whole, more) =>
-    harness.column(key, label, (value) => show(value), { numeric: true, ...more });
+    harness.column(key, label, (value) => show(value), { numeric: true, figure: true, ...more });
+
+  /** Columns without those of figures that no row has. */
+  harness.told = (columns, rows) =>
+    columns.filter(({ figure, key }) => !figure || rows.some((row) => harness.format.known(row[key])));
 
   // Small drawings inside cells: the figure beside each says the same in digits.
 
@@ -160,12 +164,61 @@
     return el("span", { class: "track", "aria-hidden": "true" }, el("span", { class: "bar-of", style: { width } }));
   };
 
-  /** A bar from the middle: to the right where the figure rose, share of the largest of the table. */
-  harness.balance = function (share, tone) {
-    const size = Math.min(1, Math.abs(share || 0)) * 50;
-    const style = { width: `${size.toFixed(1)}%`, left: `${(share < 0 ? 50 - size : 50).toFixed(1)}%` };
-    return el("span", { class: "balance", "aria-hidden": "true" }, el("span", { class: tone, style }));
-  };
+  /** The scale of a column of bars, which begin at zero. */
+  harness.barAxis = (longest) =>
+    el("span", { class: "bar-axis", "aria-hidden": "true" }, el("span", null, "0"), el("span", null, longest));
+
+  const CHANGES = { width: 160, height: 14, linear: 0.01, reach: 10, ticks: [-1, -0.1, 0, 0.1, 1] };
+  /** Where a change stands on the scale of all changes: linear up to 1 %, logarithmic from there to 1,000 %. */
+  function changeAt(effect) {
+    const { width, linear, reach } = CHANGES;
+    const share = Math.log1p(Math.abs(effect) / linear) / Math.log1p(reach / linear);
+    return (width / 2 + Math.sign(effect) * Math.min(1, share) * (width / 2 - 4)).toFixed(1);
+  }
+
+  const changeTicks = () =>
+    CHANGES.ticks.flatMap((tick) => [
+      harness.svg("line", {
+        class: tick ? "tick" : "zero",
+        x1: changeAt(tick),
+        x2: changeAt(tick),
+        y1: 0,
+        y2: CHANGES.height,
+      }),
+      harness.svg(
+        "text",
+        { x: changeAt(tick), y: CHANGES.height + 9 },
+        tick ? `${tick > 0 ? "+" : "−"}${Math.abs(tick) * 100}` : "0\u00a0%",
+      ),
+    ]);
+
+  const onChangeScale = (name, top, ...marks) =>
+    harness.svg(
+      "svg",
+      {
+        class: name,
+        viewBox: `0 ${top} ${CHANGES.width} ${CHANGES.height + 11 - top}`,
+        width: CHANGES.width,
+        preserveAspectRatio: "xMidYMin slice", // the figures below the ticks are cut off where the heading has them
+        "aria-hidden": "true",
+      },
+      changeTicks(),
+      marks,
+    );
+
+  /** The scale of a column of changes, in percent. */
+  harness.changeAxis = () => onChangeScale("whisker axis", CHANGES.height);
+
+  /** A change with its interval; every table draws them on the same scale. `low` and `high` may be null. */
+  harness.whisker = (effect, low, high, tone) =>
+    onChangeScale(
+      `whisker ${tone}`,
+      0,
+      harness.format.known(low) && harness.format.known(high)
+        ? harness.svg("line", { class: "interval", x1: changeAt(low), x2: changeAt(high), y1: 7, y2: 7 })
+        : null,
+      harness.svg("circle", { cx: changeAt(effect), cy: 7, r: 3 }),
+    );
 
   /** Dots on a scale from -reach to +reach, and a band of what cannot be seen. */
   harness.dotPlot = function (effects, visible, reach) {
