@@ -571,7 +571,7 @@ def test_the_glossary_holds_words_that_users_meet_and_few_of_them():
     words_met = re.sub(r"[\s_-]+", " ", met)
     terms = [each for term in glossary() for each in term.lower().replace("-", " ").split(", ")]
     assert [term for term in terms if not re.search(rf"\b{term}s?\b", words_met)] == []
-    assert len(glossary()) < 90
+    assert len(glossary()) < 60
 
 
 def glossary() -> list[str]:
