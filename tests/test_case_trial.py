@@ -438,7 +438,7 @@ def partly_hot(in_heat: float, in_cold: float, seed: int, noise: float = 5e-4) -
 def test_where_touched_and_clean_quads_contradict_each_other_it_is_invalid(in_heat, in_cold, words):
     verdict = fed(*[partly_hot(in_heat, in_cold, seed) for seed in range(8)]).verdict()
     assert told(verdict) == ("invalid", "thermal-throttle")
-    assert "quads that nothing touched " + words in explained(verdict)
+    assert "quads without a disturbance " + words in explained(verdict)
     assert "held back for sw_thermal" in explained(verdict)
     assert verdict.attribution == "thermal"
 

@@ -287,10 +287,12 @@ def options_of(command: click.Command) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
-def test_every_option_is_documented_and_no_other(name):
-    tables = [row for row in rows(section("commands.md", f"harness {name}")) if words(row[0])]
-    documented = {word for row in tables for word in words(row[0]) if word.startswith("-")}
-    assert documented == options_of(command_named(name))
+def test_help_says_what_every_option_does_and_the_page_does_not_repeat_it(name):
+    command = command_named(name)
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    assert [each.name for each in options if not (each.help or each.show_default)] == []
+    repeated = [row for row in rows(section("commands.md", f"harness {name}")) if row[0].startswith("`--")]
+    assert repeated == []
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS)
@@ -361,7 +363,7 @@ def test_json_keys_of_comparisons_are_those_of_the_code(command, module, functio
         if isinstance(each, ast.Constant)
     ]
     section_of = section("commands.md", f"harness {command}")
-    assert first_words(section_of[section_of.index("With `--json` a list") :]) == keys
+    assert first_words(section_of[section_of.index("With `--json` the output is") :]) == keys
 
 
 def test_the_faults_of_the_null_device_are_those_of_the_code():
@@ -588,7 +590,7 @@ def test_the_glossary_holds_words_that_users_meet_and_few_of_them():
     words_met = re.sub(r"[\s_-]+", " ", met)
     terms = [each for term in glossary() for each in term.lower().replace("-", " ").split(", ")]
     assert [term for term in terms if not re.search(rf"\b{term}s?\b", words_met)] == []
-    assert len(glossary()) < 90
+    assert len(glossary()) < 60
 
 
 def glossary() -> list[str]:
@@ -725,20 +727,20 @@ def test_every_document_of_the_api_is_listed(published):
 def test_json_keys_of_a_history_are_documented(published):
     text = section("commands.md", "harness history")
     assert set(leaves(published["history"])) == documented_leaves(
-        text[text.index("With `--json` one object") :]
+        text[text.index("With `--json` the output is") :]
     )
 
 
 def test_json_keys_of_publishing_are_documented():
     text = section("commands.md", "harness publish")
-    documented = first_words(text[text.index("With `--json` one object") :])
+    documented = first_words(text[text.index("With `--json` the output is") :])
     assert sorted(documented) == sorted(field.name for field in fields(publishing.Published))
 
 
 def test_json_keys_of_rebuilding_are_documented():
     module = pytest.importorskip("harness.integrations.asv.write_results")
     told = section("commands.md", "harness rebuild")
-    assert first_words(told[told.index("With `--json` one") :]) == [
+    assert first_words(told[told.index("With `--json` the output is") :]) == [
         field.name for field in fields(module.WrittenResults)
     ]
 
@@ -794,7 +796,7 @@ def test_the_pages_are_documented():
 def test_figures_of_a_history_are_those_of_the_code():
     def told(heading: str, *figures: str) -> None:
         for figure in figures:
-            assert figure in section("history.md", heading), (heading, figure)
+            assert figure in " ".join(section("history.md", heading).split()), (heading, figure)
 
     shares = (f"{100 * share:g} %" for share in (changes._CLOCK_APART, changes._AT_LIMIT))
     told("Code or card", *shares, f"{changes._WARMER_C:g} °C", f"{changes._WINDOW} points")

@@ -81,7 +81,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no cause": (
         {"attribution": None, "touched": {"canary": 3}},
-        (f"{SLOWER_BY} Neither cycles nor clocks tell why. Quads touched: canary 3."),
+        (f"{SLOWER_BY} Neither cycles nor clocks tell why. Disturbed quads: canary 3."),
     ),
     "clocks": (
         {"attribution": "clocks", "cycles": None},
@@ -121,7 +121,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
             "attribution": "contention",
             "touched": {"contention": 30},
         },
-        (f"{SLOWER_BY} Other processes were on the card. Quads touched: contention 30."),
+        (f"{SLOWER_BY} Other processes were on the card. Disturbed quads: contention 30."),
     ),
     "failed": (
         {"status": "failed", "reason": "build-failed", "side": "head", "time": None, "attribution": None},

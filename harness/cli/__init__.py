@@ -27,26 +27,26 @@ from harness.errors import ExitCode, HarnessError, StoreError
 from harness.system.texts import harmless, plain_log
 
 COMMANDS = {
-    "init": "Write suites for the kernels of a repository, and what runs them.",
+    "init": "List a repository's benchmarks, and write suites for its kernels.",
     "demo": "Show verdicts and pages from recorded data: no GPU is needed.",
     "devices": "Show what this machine can measure on.",
     "list": "Show suites, kernels and sizes.",
     "check": "Verify kernels against their reference, without timing them.",
-    "static": "Tell what kernels need on cards that are not here: registers, spills, occupancy.",
-    "run": "Verify and measure kernels: the ladder.",
-    "compare": "Tell which kernels a commit made slower, and how surely.",
-    "bisect": "Tell which commit between two made a case slower or faster.",
-    "sweep": "Try every configuration of a kernel, and tell the best.",
-    "judge": "Judge pytest-benchmark files of two commits, saved in turns.",
-    "rejudge": "Judge stored comparisons by today's rules: no device is needed.",
-    "calibrate": "Measure this device's noise, so that verdicts rest on it.",
-    "history": "Tell what changed over the commits, and whether code or clocks did it.",
-    "rebuild": "Make asv's result files anew from the records.",
-    "import": "Import files of nvbench, Google Benchmark or asv as records.",
+    "static": "Show registers, spills and occupancy of kernels on any card.",
+    "run": "Verify and measure kernels.",
+    "compare": "Find the kernels that a commit made slower.",
+    "bisect": "Find the commit between two that made a case slower or faster.",
+    "sweep": "Try every configuration of a kernel, and show the fastest.",
+    "judge": "Compare benchmark files of two commits, saved alternately.",
+    "rejudge": "Judge stored comparisons by today's rules, without a device.",
+    "calibrate": "Measure the noise of this device, which later verdicts use.",
+    "history": "Find changes over many commits, caused by code or by clocks.",
+    "rebuild": "Write asv's result files again from the records.",
+    "import": "Turn result files of nvbench, asv and other tools into records.",
     "publish": "Write the pages of a history, and asv's.",
-    "report": "Write stored comparisons as a comment, a summary, a page.",
-    "ci": "What the workflows of a pull request call.",
-    "doctor": "Tell whether this machine is fit to judge, and what to do.",
+    "report": "Write stored comparisons as a comment, a summary or a page.",
+    "ci": "Commands for CI workflows.",
+    "doctor": "Check how well this machine can measure, and say what to change.",
     "machine": "Register this machine's device with asv.",
 }
 
@@ -176,10 +176,10 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="harness")
 def cli() -> None:
-    """Which commit slowed which GPU kernel, on which card, by how much and how surely.
+    """Find the commit that slowed a GPU kernel, on which card, by how much and how surely.
 
-    Exit status: 0 fine, 1 regression or failed check, 2 wrong usage or configuration, 3 could not measure,
-    4 inconclusive, 130 interrupted.
+    Exit status: 0 fine, 1 regression or failed check, 2 wrong usage or configuration, 3 could not measure, 4
+    inconclusive, 130 interrupted.
     """
     from harness.config import check_environment
 

@@ -34,29 +34,29 @@ if TYPE_CHECKING:
 @options.suite_from
 @options.case_options
 @options.value(
-    "--devices", "SPECS", "Several devices at once, such as cuda:0,cuda:1: so many commits a round."
+    "--devices", "SPECS", "Measure several commits at once, one on each of these devices: cuda:0,cuda:1."
 )
-@options.value("--scheduler", "ADDRESS", "The workers of a Dask cluster at once.")
-@options.percent("--margin", "A change of the ends up to this is nobody's business; as of compare.")
-@options.seconds("--budget", "Device time after which nothing more is measured.")
+@options.value("--scheduler", "ADDRESS", "Measure on the workers of a Dask cluster at this address.")
+@options.percent("--margin", "Ignore a change from GOOD to BAD up to this; default 0.25, on a CPU 2.")
+@options.seconds("--budget", "Stop after this much device time, and list the suspects that are left.")
 @options.l2
 @options.no_wait
-@options.flag("--fresh", "Measure anew what an earlier bisection did.")
-@options.path("--results", "Where records go; default: .asv/results.")
+@options.flag("--fresh", "Do not use measurements of an earlier bisection.")
+@options.path("--results", "Folder for records; default: .asv/results.")
 @options.no_save
 @script_options.script
 @script_options.recorded
 @executable_options.build_command
 def command(selection: options.Selection, case: str, good: str | None, bad: str, **given: Any) -> int:
-    """Tell which commits after GOOD, up to BAD, made CASE slower, or faster, and how surely.
+    """Find the commits after GOOD, up to BAD, that made CASE slower or faster.
 
-    CASE is one case, such as matmul.naive@1024; BAD defaults to HEAD. GOOD and BAD are compared first. Then
-    commits between them are held against GOOD, and the one that is found against its parent. What does not
-    build is gone around, and code that is known is not measured again. The id of a change, as history prints
-    it, stands for all three.
+    CASE is one case, such as matmul.naive@1024; BAD defaults to HEAD. The id of a change, as 'harness
+    history' prints it, replaces all three. GOOD and BAD are compared first, then commits between them with
+    GOOD, and finally each commit that was found with its parent. Commits that do not build are skipped, and
+    equal code is not measured twice.
 
-    Exit status 0 where the commit of every step is found, 3 where something could not be measured, 4 where
-    GOOD and BAD do not differ, several commits are left for a step, or the change crept in.
+    Exit status 0 if every step has its commit; 3 if something could not be measured; 4 if GOOD and BAD do not
+    differ, if several commits are left for a step, or if the change crept in.
     """
     from harness.report.terminal import bisections
 

@@ -39,18 +39,19 @@ def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
 @_trials("--planted-trials", "with each slowdown planted", least=0, default=1)
 @options.value("--levels", "PERCENT,...", "Slowdowns to plant.", default="0.5,1,2,3", show_default=True)
 @options.l2
-@options.path("--results", "Where records go.")
-@options.flag("--no-save", "Keep nothing.")
+@options.path("--results", "Folder for the calibration and its records; default: .asv/results.")
+@options.flag("--no-save", "Store nothing.")
 @options.no_wait
 @script_options.script
 @script_options.recorded
 @executable_options.build_command
 def command(selection: options.Selection, **given: Any) -> ExitCode:
-    """Measure this device's noise: the kernels that CASES select against themselves, and slowed on purpose.
+    """Measure the noise of this device: compare kernels with themselves, and with copies slowed on purpose.
 
-    Later comparisons on this device are judged by it. With --script the calls of a benchmark script are
-    compared with themselves, and nothing is slowed. Exit status 1 where code came out as slower or faster
-    than itself, 3 where nothing could be judged.
+    Later comparisons on this device use the result. CASES select the kernels. With --script the calls of a
+    benchmark script are compared with themselves, and nothing is slowed.
+
+    Exit status 1 if code came out slower or faster than itself, 3 if nothing could be judged.
     """
     config = load_config()
     if scripts := script_options.scripts_in(config, given):

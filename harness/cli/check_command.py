@@ -18,15 +18,15 @@ from harness.errors import UsageError
 )
 @options.flag(
     "--sanitize",
-    "Run each kernel once under what sees races, accesses beyond an array and values that nobody wrote: "
-    "with a card compute-sanitizer's four tools, without one Oclgrind, a simulator.",
+    "Find races, accesses beyond an array and uninitialised values: run each kernel once, on a card under "
+    "compute-sanitizer's four tools, without a card in the simulator Oclgrind.",
 )
 @click.option(
     "--tool",
     "tools",
     multiple=True,
     type=click.Choice(["memcheck", "racecheck", "initcheck", "synccheck", "oclgrind"]),
-    help="With --sanitize: this tool and no other; repeatable.",
+    help="With --sanitize: run only this tool; repeatable.",
 )
 @options.selection
 def command(
@@ -37,10 +37,12 @@ def command(
     tools: tuple[str, ...],
     profile_wall: bool,
 ) -> int:
-    """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
+    """Verify kernels without timing them.
 
-    Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a
-    float64 reference. Exit status 1 if any is wrong, 3 if any could not be run.
+    CASES select kernels by name or glob, such as 'matmul.*tiling*'; the default is all. Outputs are first
+    filled with NaN, arrays lie between guard zones, and every element is compared with a float64 reference.
+
+    Exit status 1 if a result is wrong, 3 if a case could not be run.
     """
     if build_only is not None:
         from harness.cli.build import build

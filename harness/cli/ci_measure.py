@@ -36,24 +36,29 @@ if TYPE_CHECKING:
 @options.cases
 @options.case_options
 @options.comparison
-@options.commit("--base", required=True, help="The branch that the pull request goes to.")
+@options.commit("--base", required=True, help="The branch that the pull request targets.")
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
-@options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
-@options.several("--pytest", "PATH", "Measure the pytest benchmarks there in place of CASES", to="tests")
+@options.path(
+    "--out", "Folder for the report and the records.", default=Path("perf-review"), show_default=True
+)
+@options.several(
+    "--pytest", "PATH", "Measure the pytest benchmarks in this folder or file instead of CASES", to="tests"
+)
 @script_options.options_of_scripts
 @executable_options.build_command
 @options.history_url
 def compare(selection: options.Selection, base: str, head: str, tests: tuple[str, ...], **given: Any) -> int:
-    """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
+    """Compare a pull request with its merge base, and write the report that 'harness ci post' posts.
 
-    Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
-    and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
-    status is that of 'harness compare'; the report is written whatever the verdicts are.
+    --device cuda:0,opengl:0 measures on several devices, one after another. The report names a device that
+    does not open; the command fails only if none opens. In a workflow it also writes the job's summary and
+    annotations. The exit status is that of 'harness compare', and the report is written whatever the verdicts
+    are.
 
-    With --script, benchmark scripts measure. So do the configuration's where there is no suite.
+    --script measures benchmark scripts. Without a suite, the configuration's scripts are the default.
 
-    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its benchmarks
-    that are no kernels of a suite run in processes of base and of head, in turns.
+    --pytest runs the project's own pytest session, with --perf-base and --perf-gate. Benchmarks outside
+    suites run in alternating processes of base and head.
     """
     from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
@@ -194,14 +199,16 @@ def _on_each_device(
     return [dataclasses.replace(first, left_out=(*first.left_out, *absent)), *others], heads
 
 
-@click.command("devices", short_help="In the job with the card: tell which of its devices work.")
+@click.command("devices", short_help="In the job with the card: print which of its devices work.")
 @click.argument("specs", metavar="DEVICES")
 @options.json
 def devices(specs: str, as_json: bool) -> ExitCode:
-    """Print which of a card's DEVICES, such as cuda:0,opengl:0, can be opened here, a line each.
+    """Print which of a card's DEVICES, such as cuda:0,opengl:0, can be opened here, one per line.
 
-    Of each other one it is told why not, in a workflow as a warning of the run and in the job's summary. The
-    exit status is 3 where none can be opened.
+    The reason for each other device is printed too, in a workflow as a warning of the run and in the job's
+    summary.
+
+    Exit status 3 if none can be opened.
     """
     from harness.run.device_session import find_device
 
@@ -225,14 +232,15 @@ def devices(specs: str, as_json: bool) -> ExitCode:
     return ExitCode.FINE if found else ExitCode.NOT_MEASURED
 
 
-@click.command("measured", short_help="In a job of the history: tell what it measured and what it left out.")
+@click.command("measured", short_help="In a job of the history: print what it measured and what it left out.")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @options.json
 def measured(folder: Path, as_json: bool) -> None:
-    """Tell what the records in FOLDER measured, and which kernels were left out for want of a package.
+    """Print what the records in FOLDER measured, and which kernels were left out because a package is
+    missing.
 
-    FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
-    what was left out.
+    FOLDER is laid out like asv's results. In a workflow the text also goes to the job's summary, and
+    omissions become warnings of the run.
     """
     from harness.ci.measured import markdown, read_measured, warnings
 

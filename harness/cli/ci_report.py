@@ -28,21 +28,28 @@ from harness.report.pull_request.faces import faces, write_faces
 
 @click.command("post", short_help="In the job that may write: check the report, and post it.")
 @with_calling
-@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@click.option(
+    "--author",
+    metavar="LOGIN",
+    default=AUTHOR,
+    show_default=True,
+    help="Account of the token: only its comments are replaced.",
+)
 @app_option
 @options.path(
     "--review",
-    "A report or its archive, in place of the run's artifacts; repeatable.",
+    "A report or its archive, instead of the run's artifacts; repeatable.",
     metavar="FILE",
     multiple=True,
 )
 @options.flag(
-    "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
+    "--strict",
+    "Fail the check run without a result: GitHub lets a neutral check pass even if it is required.",
 )
-@options.path("--out", "Write what is posted, and the page, there.")
+@options.path("--out", "Also write the posted texts and the page to this folder.")
 @options.path(
     "--fleet",
-    "The file of cards, which may say light.",
+    "The file of cards, which may ask for light comparisons.",
     metavar="FILE",
     default=FLEET_FILE,
     show_default=True,
@@ -59,14 +66,15 @@ def post(
     fleet: Path,
     history: str,
 ) -> None:
-    """Check what the job with the card has left, and post it: one comment, and one check run.
+    """Check the report of the job with the card, and post it: one comment and one check run.
 
-    For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
-    report that is not what it should be is refused, and then nothing is posted; where a run left none, a
-    neutral check run says so. In a job of GitLab's it is one note on the merge request, and a commit status.
+    For a workflow started by workflow_run. GitHub says which pull request and which commit the run belongs
+    to. If the report is not valid, it is refused and nothing is posted. If a run left no report, a neutral
+    check run says so. In a job of GitLab's the command posts one note on the merge request, and a commit
+    status.
 
-    Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
-    where the forge could not be reached, or refused.
+    Exit status 0 if the report was posted or the pull request has moved on; 2 if the report was refused; 3 if
+    the forge refused or could not be reached.
     """
     history = check_address(history, "--history") if history else ""
     if calling.api.forge is GITLAB:
@@ -124,17 +132,22 @@ def _post_to_gitlab(
 
 @click.command("post-static", short_help="In the job that may write: check static facts, and post them.")
 @with_calling
-@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@click.option(
+    "--author",
+    metavar="LOGIN",
+    default=AUTHOR,
+    show_default=True,
+    help="Account of the token: only its comments are replaced.",
+)
 @options.json
 def post_static(calling: Calling, author: str) -> None:
-    """Check what the job that compiled a pull request has left, and post it as a comment of its own.
+    """Check the report of the job that compiled a pull request, and post it as a comment of its own.
 
-    For a workflow started by workflow_run, after 'harness static --base COMMIT --report FILE' in a job that
-    anybody's pull request may start. The pull request is the one that GitHub says the run's commit is the
-    head of.
+    For a workflow started by workflow_run. The other job runs 'harness static --base COMMIT --report FILE',
+    and any pull request may start it. GitHub says which pull request has the run's commit as its head.
 
-    Exit status 0 where it was posted, or there is nothing to post; 2 where the report was refused; 3 where
-    GitHub could not be reached, or refused.
+    Exit status 0 if the report was posted or there is nothing to post; 2 if the report was refused; 3 if
+    GitHub refused or could not be reached.
     """
     if calling.api.forge is GITLAB:
         raise UsageError(
@@ -191,28 +204,27 @@ def _what(calling: Calling, posted: Posted) -> str:
 @options.value(
     "--automatic",
     "WHICH",
-    "Measure pushes to the repository's own branches unasked: 'drafts' those to drafts too, any other word "
-    "those to pull requests that are ready; default: none.",
+    "Measure pushes to the repository's own branches unasked: 'drafts' for all pull requests, another word "
+    "for those that are ready; default: none.",
     default="",
 )
-@options.flag("--strict", "In a merge queue what was not measured fails, and is not neutral.")
+@options.flag("--strict", "In a merge queue, fail a commit that was not measured.")
 @app_option
 @options.json
 def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> None:
-    """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
-    commit.
+    """Start a measurement if a comment's first line is '/perf SHA [CASES]', with all 40 digits of the commit.
 
-    For a workflow started by issue_comment. Whoever asks must be allowed to write to the repository, and the
-    commit must be the pull request's head at that moment: what is measured is what somebody looked at. The
-    comment gets a reaction, and a check shows that the run waits. What is refused is answered with the
-    reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
-    which is moved to the default branch's commit.
+    For a workflow started by issue_comment. The author of the comment must have write access, and the commit
+    must be the pull request's head at that moment: only a commit that somebody has reviewed is measured. The
+    comment gets a reaction, and a check shows that the run waits. A refused request is answered with the
+    reason; '/perf' without a commit is answered with the line to paste. The run starts on the branch
+    perf-dispatch, which is moved to the default branch's commit.
 
-    Started by pull_request, with --automatic, what somebody who may write pushes to a branch of the
-    repository itself is measured unasked. Started by merge_group, or by the end of a run that it has started,
-    the queue's commit gets the conclusion that the pull request's own has.
+    Started by pull_request with --automatic, it measures pushes of people with write access to the
+    repository's own branches unasked. Started by merge_group, or by the end of a run that it has started, it
+    gives the queue's commit the conclusion of the pull request.
 
-    Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
+    Exit status 0 if a measurement was started or none was requested, 2 if it was refused.
     """
     if calling.api.forge is GITLAB:
         raise UsageError(

@@ -44,8 +44,10 @@ _LISTED = 20
 
 
 @click.command("store", short_help="Append results to the branch that keeps them.")
-@options.path("--from", "Laid out like asv's results; default: the project's.")
-@click.option("--branch", default=BRANCH, show_default=True, help="Made where there is none.")
+@options.path("--from", "Folder of results, laid out like asv's; default: the project's.")
+@click.option(
+    "--branch", default=BRANCH, show_default=True, help="The branch, which is created if it does not exist."
+)
 @options.value(
     "--remote",
     "URL|NAME",
@@ -53,15 +55,15 @@ _LISTED = 20
     default="origin",
     show_default=True,
 )
-@options.value("--message", "TEXT", "Of the commit.", default="")
+@options.value("--message", "TEXT", "Message of the commit.", default="")
 @options.flag("--dry-run", "Say what would be stored, and store nothing.")
 @options.json
 def store(as_json: bool, **given: Any) -> None:
     """Append results and records to the branch that keeps them.
 
-    Any number of machines may do so at once: who comes second appends to what is there and pushes again.
-    Nothing is forced, and no record or result that is there is changed. asv's results are left out where the
-    records hold all that they do. The working tree and its branches stay as they are.
+    Several machines may do so at once: the second machine appends to the new state and pushes again. Nothing
+    is force-pushed, and no stored record or result is changed. asv's results are left out if records hold the
+    same. The working tree and its branches stay as they are.
 
     With GITHUB_TOKEN set, git shows it to the host of GITHUB_SERVER_URL.
     """
@@ -102,12 +104,12 @@ def _stored_lines(stored: Stored) -> Iterator[str]:
 
 @click.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
 @click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
-@options.value("--cases", "TEXT", "In place of each card's own cases, with spaces between them.", default="")
-@click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
+@options.value("--cases", "TEXT", "Cases that replace each card's own, separated by spaces.", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print the matrix in a workflow too.")
 def fleet(file: Path, cases: str, as_json: bool) -> None:
     """Check the file of cards, and print it as a job's matrix: one line of JSON.
 
-    In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
+    In a workflow it sets the step's outputs instead: `matrix`, and `count`, the number of cards.
     """
     cards = narrowed(read_fleet(file), cases.split())
     matrix = matrix_of(cards)
@@ -118,18 +120,19 @@ def fleet(file: Path, cases: str, as_json: bool) -> None:
         click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
 
 
-@click.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
+@click.command("audit", short_help="Check the protections of the repository and its cards.")
 @repository_option
 @api_root_option
-@options.flag("--relied", "Only what jobs with a card rely on.")
+@options.flag("--relied", "Check only the settings that jobs with a card rely on.")
 @options.json
 def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
-    """Ask the forge for the settings that no file can hold, and tell what is missing and what to do.
+    """Check the settings that no file can hold, and say what is missing and what to do.
 
-    At GitHub environments, their branches, reviewers and secrets, the token's default, forks, rules of
-    branches, runners and their groups, caches. In a job of GitLab's its protected branches, runners,
-    variables, forks, job tokens, approvals. What the token may not see is unknown. Exit status 1 where
-    something is missing.
+    At GitHub: environments with their branches, reviewers and secrets, the token's default, forks, rules of
+    branches, runners and their groups, caches. In a job of GitLab's: protected branches, runners, variables,
+    forks, job tokens, approvals. A setting that the token cannot see is unknown.
+
+    Exit status 1 if something is missing.
     """
     name = given(repository, "CI_PROJECT_ID" if in_pipeline() else "GITHUB_REPOSITORY", "--repository")
     found = _audited(name, api, relied=relied)
@@ -163,39 +166,38 @@ def _tell_audit(found: list[audit_findings.AuditFinding]) -> None:
 @options.value(
     "--harness",
     "REQUIREMENT",
-    "What the workflows install, one commit or file of it; default: what this harness came from.",
+    "What the workflows install: one commit, or one file by its hash; default: the source of this harness.",
     to="requirement",
 )
 @options.value(
     "--with",
     "NAMES",
-    "Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that the "
-    "files there say.",
+    "Extras for the jobs that measure, such as tvm,libraries,opengl; default: those in the existing files; "
+    "'' for none.",
     to="extras",
 )
 @options.value(
     "--pytest",
     "PATH",
-    "Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
+    "Measure pull requests with the pytest benchmarks in this folder; repeatable. Adds the extra pytest.",
     to="tests",
     multiple=True,
 )
 @options.flag(
-    "--light", "Measure pull requests at the quick sizes and for a minute, to advise; the nights measure all."
+    "--light", "Measure pull requests at quick sizes, for a minute, as advice; measure everything at night."
 )
-@options.flag("--static", "Compile every pull request on GitHub's own machines, and post what changed.")
-@options.flag("--gitlab", "GitLab's pipeline in place of GitHub's workflows.")
-@options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
+@options.flag("--static", "Compile every pull request on GitHub's own machines, and post the differences.")
+@options.flag("--gitlab", "Write GitLab's pipeline instead of GitHub's workflows.")
+@options.flag("--force", "Overwrite existing workflows, but never the file of cards.")
 @options.flag("--dry-run", "Show which files would be written, and write none.")
 @options.json
 def init(folder: Path, requirement: str | None, extras: str | None, as_json: bool, **asked: Any) -> None:
-    """Write the workflows into a repository: pull requests measured and reported, the history published.
+    """Write the workflows into a repository: they measure pull requests, report, and publish the history.
 
-    With --gitlab it is .gitlab/perf.yml, which .gitlab-ci.yml includes.
-
-    FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
-    kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
-    index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
+    FOLDER is the repository's top, by default the current one. All files are written, or none. If a kernel
+    needs the package of an extra, name that extra: exact versions and hashes are shipped, and no index is
+    asked. With the extras opengl or cpu the jobs measure on that device too, if the file of cards is new.
+    With --gitlab the command writes .gitlab/perf.yml, which .gitlab-ci.yml includes.
     """
     if asked["light"] and asked["tests"]:
         raise UsageError("A light comparison measures no pytest benchmarks: give --light or --pytest.")

@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 @options.gpus
 @options.case_options
 @options.comparison
-@options.path("--results", "Where records go; default: .asv/results.")
+@options.path("--results", "Folder for records; default: .asv/results.")
 @options.no_save
 @options.profile_wall
 @options.value(
     "--toolchain",
     "PATH|VERSION",
-    "Twice, base's first: compare two on one commit. An nvcc, a CUDA folder, an environment, or 12.9.",
+    "Give it twice to compare two toolchains on one commit, base's first: an nvcc, a CUDA folder, a Python "
+    "environment, or a version such as 12.9.",
     to="toolchains",
     multiple=True,
 )
 @script_options.options_of_scripts
 @executable_options.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
-    """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
+    """Find the kernels that HEAD made slower than BASE.
 
+    Both are verified, then timed alternately in fresh processes; a difference is confirmed in more processes.
     HEAD defaults to the working tree; BASE..HEAD names both in one word. With --toolchain there is one
-    commit, by default the working tree. CASES are globs such as
-    'matmul.*tiling*'.
+    commit, by default the working tree. CASES are names or globs such as 'matmul.*tiling*'.
 
-    Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
-    not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
+    Exit status 1 if a case is slower, missing, or fails at HEAD; 3 if a case could not be measured or is
+    invalid; 4 if a case is inconclusive, or nothing was compared.
     """
     config = load_config()
     hint = ""

@@ -83,14 +83,14 @@ _NEXT = (
 @click.command("demo")
 @options.path(
     "--folder",
-    "Where data and pages go: a new or an empty folder; default: a temporary one, which is kept.",
+    "Folder for data and pages, new or empty; default: a temporary one, which is kept.",
     type=options.FOLDER,
 )
 @options.flag("--no-open", "Open no browser.")
 def command(folder: Path | None, no_open: bool) -> int:
-    """Show verdicts, a history and their pages from measurements recorded on real cards.
+    """Show verdicts, a history and their pages from measurements that were recorded on real cards.
 
-    It needs no GPU, no compiler, no network and no repository.
+    It needs no GPU, compiler, network or repository.
     """
     place = _unpacked(folder)
     git.resolve(place, "HEAD")  # without git the second screen would fail, with words about a repository

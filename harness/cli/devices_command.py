@@ -12,9 +12,9 @@ from harness.errors import ExitCode
 @click.command("devices")
 @options.json
 def command(as_json: bool) -> int:
-    """Show every device, the one that is the default, and for a backend without devices why.
+    """List every device, mark the default, and explain each backend without devices.
 
-    Exit status 3 where there is no device at all.
+    Exit status 3 if there is no device at all.
     """
     surveys = backends.survey()
     found = [device for survey in surveys for device in survey.devices]

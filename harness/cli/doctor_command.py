@@ -26,12 +26,11 @@ _WIDEST = 100
 @options.device
 @options.json
 def command(device: str | None, as_json: bool) -> int:
-    """Tell whether this machine is fit to judge performance, and what to do where it is not.
+    """Check whether this machine can measure performance well, and say what to change.
 
-    Looks at the card at rest, its clocks and timers, the host and the project. Advice only: no setting is
-    changed.
+    It looks at the idle card, its clocks and timers, the host and the project. It changes no setting.
 
-    Exit status 3 where something is bad: nothing can be measured before it is put right.
+    Exit status 3 if something is bad: then nothing can be measured before it is fixed.
     """
     config = load_config()
     facts = gather(device or config.device, config.root, config.results_folder)

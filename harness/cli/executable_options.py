@@ -24,23 +24,25 @@ _GIVEN = ("with_command", "base_command", "head_command")
 TIMEOUT_S = 600.0
 BUILD_TIMEOUT_S = 3600.0
 
-build_command = options.value("--build-command", "COMMAND", "What builds it, in each commit's files.")
+build_command = options.value(
+    "--build-command", "COMMAND", "Run this first in each commit's files, to build the benchmark."
+)
 options_of_executables = options.together(
     options.several(
         "--with-command",
         "COMMAND",
-        "Compare a benchmark program in place of suites: run at both commits, in turns",
+        "Compare a benchmark program instead of suites: run it alternately at both commits",
     ),
     build_command,
-    options.value("--base-command", "COMMAND", "An executable that is built already; base's.", multiple=True),
-    options.value("--head-command", "COMMAND", "Head's.", multiple=True),
+    options.value("--base-command", "COMMAND", "An executable of base that is built already.", multiple=True),
+    options.value("--head-command", "COMMAND", "An executable of head that is built already.", multiple=True),
     click.option(
         "--format",
         "format_",
         type=options.FORMATS,
-        help="Of its results; default: what the command, its script or --help, or its file says.",
+        help="Format of the program's results; default: detected from the command, its --help or its file.",
     ),
-    options.value("--suite", "NAME", "What to call an executable; default: its own name."),
+    options.value("--suite", "NAME", "Name of the program in results; default: its own name."),
 )
 
 

@@ -22,32 +22,45 @@ if TYPE_CHECKING:
 
 @click.command("history")
 @options.cases
-@options.several("--card", "GLOB", "Cards by name", to="cards")
-@options.value("--metric", "NAME", "Another track than the headline, such as time_ms or power_w.")
+@options.several("--card", "GLOB", "Only cards of this name", to="cards")
+@options.value("--metric", "NAME", "Search another track than the headline, such as time_ms or power_w.")
 @options.value(
     "--smallest",
     "PERCENT",
-    "Smallest change to look for; default: what is visible by the card's calibration, else 1.",
+    "Smallest change to look for; default: the smallest visible one by the card's calibration, else 1.",
     type=options.ABOVE_ZERO,
 )
-@options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
-@options.value("--since", "REV|DATE", "Only what a commit after this one did; 2026-11-01 does too.")
-@click.option("--all", "every", is_flag=True, help="A line for every change of every card, not one an event.")
-@options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
+@options.commit(
+    "--branch", default="HEAD", show_default=True, help="Follow the first parents of this commit."
+)
+@options.value(
+    "--since",
+    "REV|DATE",
+    "Show only changes of commits after this one, or from this day on, such as 2026-11-01.",
+)
+@click.option(
+    "--all", "every", is_flag=True, help="Show every change of every card, instead of one line per event."
+)
+@options.path("--results", "Folder of records and of asv's results; default: asv.conf.json's results_dir.")
 @options.asv_conf
 @options.value(
     "--export", "FILE", "Write every point to a .csv or .parquet file.", to="exported", type=options.FILE
 )
 @options.value(
-    "--acknowledge", "ID", "Accept an event, or one change, for a reason: adds it to harness-triage.toml."
+    "--acknowledge", "ID", "Accept an event or a change: add it to harness-triage.toml, with --reason."
 )
 @options.value("--reason", "TEXT", "Why it is accepted.")
 @options.value("--author", "NAME", "Who accepts it; default: git's user.name.")
 @options.value(
-    "--expires", "DATE", "Until when it is accepted; default: for good.", type=click.DateTime(["%Y-%m-%d"])
+    "--expires",
+    "DATE",
+    "Last day on which it is accepted; default: no limit.",
+    type=click.DateTime(["%Y-%m-%d"]),
 )
-@options.value("--largest", "PERCENT", "How large it may become.", type=options.ABOVE_ZERO)
-@options.flag("--every-card", "Accept it on other cards too.")
+@options.value(
+    "--largest", "PERCENT", "Accept it up to this size; default: no limit.", type=options.ABOVE_ZERO
+)
+@options.flag("--every-card", "Accept a change on other cards too.")
 @options.json
 def command(
     cases: tuple[str, ...],
@@ -64,14 +77,16 @@ def command(
     acknowledge: str | None,
     **given: Any,
 ) -> int:
-    """Search the records of every card, and asv's results, for changes: which commit made which case slower
-    or faster, by how much, and whether the code or the card's clocks did it.
+    """Find the changes over the measured commits: which commit made which case slower or faster, and by how
+    much.
 
-    What one commit did, to any cases on any cards, is one event. CASES are globs of names such as
-    matmul.naive@1024, or of suites and kernels. Exit status 1 while a regression is open, which is one that
-    is neither acknowledged nor fixed, or while a case fails that had figures; 4 where the newest figures are
-    worse and it is too early to judge them, or where asv's files alone say that a kernel of a suite failed; 3
-    where there is nothing to read.
+    It reads the records of every card and asv's results. For each change it says whether the code or the
+    card's clocks caused it. All changes of one commit, in any case on any card, are one event. CASES are
+    globs of cases, suites or kernels, such as matmul.naive@1024.
+
+    Exit status 1 while a regression is neither acknowledged nor fixed, or while a case fails that had
+    figures; 4 if the newest figures are worse but too new to judge, or if only asv's files say that a kernel
+    failed; 3 if there is nothing to read.
     """
     from harness.history.export import export
     from harness.history.reading import read_history, since_commit

@@ -32,15 +32,15 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
     type=click.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
 )
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
-@options.commit("--commit", help="What was measured; default: the commit that the file names, else HEAD.")
-@options.value("--suite", "NAME", "Default: the executable's name.")
-@options.value("--machine", "NAME", "Folder of records of that card; default: after its name.")
+@options.commit("--commit", help="The measured commit; default: the one that the file names, else HEAD.")
+@options.value("--suite", "NAME", "Name of the suite; default: the executable's name.")
+@options.value("--machine", "NAME", "Folder of records of this card or host; default: made from its name.")
 @click.option(
     "--better",
     type=click.Choice(("higher", "lower")),
-    help="Direction of github-action-benchmark's results, where they are no data.js.",
+    help="Better direction of github-action-benchmark's results; data.js contains it.",
 )
-@options.path("--results", "Where records go; default: the project's.")
+@options.path("--results", "Folder for records; default: the project's.")
 @options.json
 def command(
     harness: Format | Literal["asv"],
@@ -52,16 +52,16 @@ def command(
     results: Path | None,
     as_json: bool,
 ) -> None:
-    """Keep what another harness measured at a commit, as records that history and pages read.
+    """Turn result files of other benchmark tools into records, which 'history' and 'publish' read.
 
-    FILE is what nvbench writes with --json or --jsonbin, Google Benchmark with --benchmark_out, pytest with
-    --benchmark-json, hyperfine with --export-json, or any program as lines or CSV. A table in CSV and
-    github-action-benchmark's data.js become a record for each of their commits. Nothing in a file was
-    verified or watched by the harness. To have two commits judged, have them run in turns: 'harness compare
-    BASE HEAD --with-command COMMAND'.
+    FILE is written by nvbench with --json or --jsonbin, Google Benchmark with --benchmark_out, pytest with
+    --benchmark-json, hyperfine with --export-json, or by any program as lines or CSV. A table in CSV and
+    github-action-benchmark's data.js become a record for each of their commits. The harness has not verified
+    or watched anything in a file. To compare two commits, run 'harness compare BASE HEAD --with-command
+    COMMAND'.
 
-    'harness import asv' takes no FILE: it makes records of the results of suites that only asv's files in the
-    results folder hold, as those of a record that was lost.
+    'harness import asv' takes no FILE. It makes records of results of suites that only asv's files hold, for
+    example after a record was lost.
     """
     if harness == "asv":
         if files or commit or suite or machine or better:

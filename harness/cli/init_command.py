@@ -35,12 +35,17 @@ _MOST = 12
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @options.flag("--yes", "Ask nothing: write every suite that is proposed.")
-@options.flag("--ci", "Write the workflows too, as 'harness ci init' does.")
-@options.value("--harness", "REQUIREMENT", "With --ci: as of 'harness ci init'.", to="requirement")
-@options.value("--suites", "FOLDER", "Where the suites are to lie; default: perf.")
-@options.several("--only", "GLOB", "Only suites of such a name")
+@options.flag("--ci", "Write the CI workflows too, as 'harness ci init' does.")
+@options.value(
+    "--harness",
+    "REQUIREMENT",
+    "With --ci: what the workflows install, as in 'harness ci init'.",
+    to="requirement",
+)
+@options.value("--suites", "FOLDER", "Folder for the suites; default: perf.")
+@options.several("--only", "GLOB", "Write only suites whose name matches")
 @options.flag("--dry-run", "Show what would be written, and write nothing.")
-@options.flag("--force", "Overwrite files that are there and differ.")
+@options.flag("--force", "Overwrite existing files that differ.")
 @options.json
 def command(
     folder: Path,
@@ -53,13 +58,13 @@ def command(
     force: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Look through a repository for benchmarks and GPU kernels, and write suites that measure the kernels.
+    """List the benchmarks of a repository, and write suites that measure its GPU kernels.
 
-    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. Benchmark
-    scripts and tests with pytest-benchmark are listed first, with the command that measures each as it is.
-    Guesses stand in the suites, next to the line. Files that are there and differ are left as they are.
+    FOLDER is the project's top, by default the current one. The command runs and compiles nothing. It lists
+    benchmark scripts and tests with pytest-benchmark first, each with the command that measures it unchanged.
+    Comments in the suites mark guesses. Existing files that differ stay as they are.
 
-    Exit status 3 where no benchmark was found, and no kernel of which a suite could be made.
+    Exit status 3 if there is neither a benchmark nor a kernel that a suite could measure.
     """
     from harness.init import written_files
     from harness.init.guess import suites_of

@@ -34,20 +34,26 @@ class _Greedy(click.Command):
 
 @click.command("judge", cls=_Greedy)
 @options.value(
-    "--base", "FILE...", "Files of base, one a process; folders and globs too.", required=True, multiple=True
+    "--base",
+    "FILE...",
+    "Files of base, one per process; folders and globs too.",
+    required=True,
+    multiple=True,
 )
-@options.value("--head", "FILE...", "Files of head, as many.", required=True, multiple=True)
+@options.value("--head", "FILE...", "Files of head, equally many.", required=True, multiple=True)
 @options.limits("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
 @options.fail_on
 @options.json
 def command(
     base: tuple[str, ...], head: tuple[str, ...], fail_on: tuple[str, ...], as_json: bool, **limits: Any
 ) -> int:
-    """Judge files of pytest-benchmark, nvbench or Google Benchmark of two commits, saved in turns: one
-    process of base, one of head, and again, at least four of each, better eight.
+    """Compare files of pytest-benchmark, nvbench or Google Benchmark of two commits that were saved
+    alternately.
 
-    Exit status 1 for a regression or a benchmark that vanished; 3 where the files do not bear out a
-    judgement; 4 where it is inconclusive.
+    Alternately means: one process of base, one of head, and so on, at least four of each, better eight.
+
+    Exit status 1 if a benchmark is slower or missing; 3 if the files do not allow a verdict; 4 if a verdict
+    is inconclusive.
     """
     before, after = (find_files(words, name) for words, name in zip((base, head), SIDES, strict=True))
     if both := {path.resolve() for path in before} & {path.resolve() for path in after}:

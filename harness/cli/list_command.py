@@ -22,17 +22,17 @@ from harness.suite.suite_files import missing_files
 
 
 @click.command("list")
-@options.commit("--commit", help="As of this commit; default: the working tree.")
+@options.commit("--commit", help="List suites as of this commit; default: the working tree.")
 @options.value(
     "--card",
     "NAME",
-    "What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, rtx5090, "
-    "h100, h200, all of them by 'all', or any as its capability and multiprocessors, such as sm_86:28; "
+    "Show what each case needs on this card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, "
+    "rtx5090, h100, h200, 'all' of them, or compute capability and multiprocessors, such as sm_86:28; "
     "repeatable.",
     to="cards",
     multiple=True,
 )
-@options.size("With --card: the sizes, in place of the suite's own; repeatable.")
+@options.size("With --card: sizes that replace the suite's own; repeatable.")
 @options.json
 @options.cases
 def command(

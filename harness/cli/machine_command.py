@@ -14,7 +14,7 @@ from harness.config import load_config
 def command(device: str | None, as_json: bool) -> None:
     """Write the device into asv's machine file, ~/.asv-machine.json, so that asv never asks a question.
 
-    One card is one asv machine: its name is made of its model and UUID. 'asv run' does this by itself.
+    One card is one asv machine, named after its model and UUID. 'asv run' does this by itself.
     """
     from harness.integrations.asv.conf import register
 

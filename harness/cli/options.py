@@ -32,7 +32,7 @@ def flag(name: str, text: str) -> Option:
     return click.option(name, is_flag=True, help=text)
 
 
-profile_wall = flag("--profile-wall", "Tell on standard error where the wall time went.")
+profile_wall = flag("--profile-wall", "Print the wall time of each stage on standard error.")
 
 
 def value(name: str, metavar: str, text: str, *, to: str = "", **more: Any) -> Option:
@@ -74,13 +74,13 @@ def together(*options: Option) -> Option:
 device = value(
     "--device",
     "SPEC",
-    "cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
+    "cuda:0, opencl:0, opengl:0 or cpu:0; default: the first that works. null needs no hardware.",
     shell_complete=completion.devices,
 )
 gpus = value(
     "--gpus",
     "all|0,1",
-    "Share the work out among several cards of this machine.",
+    "Share the work among several cards of this machine.",
 )
 max_launch = value(
     "--max-launch-ms",
@@ -93,20 +93,24 @@ no_wait = click.option(
     "busy",
     is_flag=True,
     callback=lambda _context, _option, given: "fail" if given else "wait",
-    help="Fail where another process measures on the device, instead of waiting for it.",
+    help="Fail if another process measures on the device, instead of waiting for it.",
 )
-history_url = value("--history", "URL", "The published pages, to link to.", default="")
-json = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+history_url = value("--history", "URL", "Address of the published pages, for a link.", default="")
+json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FORMATS = click.Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
 L2 = click.Choice(["cold", "hot"])
-l2 = click.option("--l2", type=L2, help="Flush the L2 before every launch, or not.")
+l2 = click.option(
+    "--l2",
+    type=L2,
+    help="Flush the L2 cache before each launch (cold), or not (hot); default: cold on a GPU.",
+)
 form = click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
 asv_conf = path(
-    "--config", "asv's configuration, as of asv's own --config.", metavar="FILE", to="asv_conf", type=FILE
+    "--config", "asv's configuration, like asv's own --config.", metavar="FILE", to="asv_conf", type=FILE
 )
 no_save = flag("--no-save", "Keep no record.")
 cases = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
@@ -118,7 +122,7 @@ def commit(*names: str, **settings: Any) -> Callable[[F], F]:
 
 suite_from = commit(
     "--suite-from",
-    help="Suites as of this commit, or . for the working tree: for kernels of before there was one.",
+    help="Take suites from this commit, or from the working tree with '.': for kernels older than a suite.",
 )
 
 
@@ -204,7 +208,7 @@ class Selection:
 
 def selection(function: F) -> F:
     """CASES, --commit and the options that choose cases; the command gets one Selection."""
-    at = commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
+    at = commit("--commit", help="Take kernels from this commit; default: the working tree.")
     return cases(at(suite_from(case_options(function))))
 
 
@@ -223,10 +227,10 @@ def one_selection(function: F) -> F:
 def case_options(function: F) -> F:
     """The options that choose cases and how to run them; the command gets one Selection."""
     return together(  # type: ignore[no-any-return]
-        size("One number for every axis, or one an axis; repeatable."),
+        size("One number for every axis, or one per axis; repeatable."),
         device,
-        flag("--quick", "The suite's small sizes; the default on a CPU."),
-        seconds("--timeout", "For one case, by default 120; for loading a suite, by default 60."),
+        flag("--quick", "Use the suite's small sizes; the default on a CPU."),
+        seconds("--timeout", "Limit for one case, by default 120, and for loading a suite, by default 60."),
         seed("Seed of the input data."),
         json,
     )(one_selection(function))
@@ -246,21 +250,21 @@ def limits(margin: str, tolerance: str, confidence: str = "", *, of: str = "case
     """--margin, --tolerance and --confidence, as shares, and what each is by default (else 99.9 %)."""
     default = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
-        percent("--margin", f"Changes up to this are nobody's business; {margin}."),
-        percent("--tolerance", f"A {of} is unchanged once it is within this for sure; {tolerance}."),
-        percent("--confidence", f"Of each {of}'s verdict{confidence}.", least=50, **default),
+        percent("--margin", f"Ignore changes smaller than this; {margin}."),
+        percent("--tolerance", f"Call a {of} unchanged if its whole interval lies within this; {tolerance}."),
+        percent("--confidence", f"Confidence of each {of}'s verdict{confidence}.", least=50, **default),
     )
 
 
 comparison = together(
     limits("default 0.25, on a CPU 2", "default 1, on a CPU 10"),
-    seconds("--budget", "Device time, of each suite, after which nothing more is measured."),
+    seconds("--budget", "Stop measuring a suite after this much device time."),
     l2,
     click.option(
         "--twins/--no-twins",
         default=None,
-        help="Test the comparison: compare a kernel with itself too, as it is and with a slowdown "
-        "planted; default: where CI is set, unless the device is a CPU.",
+        help="Test the comparison itself: also compare a kernel with itself, unchanged and with a planted "
+        "slowdown; default: if CI is set and the device is no CPU.",
     ),
     click.option(
         "--explain",

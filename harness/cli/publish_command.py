@@ -20,17 +20,18 @@ from harness.suite.suite import Suite
 
 @click.command("publish")
 @options.flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
-@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
-@options.path("--html", "Where the site goes.", type=options.FOLDER)
+@options.path("--results", "Folder of asv's results; default: asv.conf.json's.", type=options.FOLDER)
+@options.path("--html", "Folder for the site; default: asv.conf.json's html_dir.", type=options.FOLDER)
 @options.asv_conf
 @options.json
 def command(
     without_asv: bool, results: Path | None, html: Path | None, asv_conf: Path | None, as_json: bool
 ) -> int:
-    """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case
-    with changes, epochs, clocks, temperature and power, comparisons, calibrations and runs.
+    """Write the site: the pages of the history, next to asv's own.
 
-    It needs no server and no network: open harness/index.html in the site's folder.
+    The pages show open regressions, each card's ladder, each case with its changes, epochs, clocks,
+    temperature and power, comparisons, calibrations and runs. They need no server and no network: open
+    harness/index.html in the site's folder.
     """
     from harness.integrations.asv.site_pages import run_publish, write_pages
 

@@ -14,14 +14,15 @@ from harness.integrations.asv.conf import asvs_conf, find_conf
 
 
 @click.command("rebuild")
-@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=options.FOLDER)
+@options.path("--results", "Folder of asv's results; default: asv.conf.json's.", type=options.FOLDER)
 @options.asv_conf
 @options.json
 def command(results: Path | None, asv_conf: Path | None, as_json: bool) -> int:
-    """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.
+    """Write asv's result files again from the records beside them, if they are missing, empty, torn or wrong.
 
-    Of each case the newest complete record counts. What no record has stays as it is. Exit status 3 where a
-    file or record could not be read and nothing is known in its place.
+    The newest complete record of each case counts. Results without a record stay as they are.
+
+    Exit status 3 if a file or record cannot be read and nothing replaces it.
     """
     config = load_config()
     file = find_conf(config, asv_conf)

@@ -23,10 +23,10 @@ from harness.system.texts import harmless
 @options.path(
     "--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=options.FOLDER
 )
-@options.flag("--uncalibrated", "Judge by an assumption, whatever lies beside a record.")
+@options.flag("--uncalibrated", "Ignore calibrations, and assume a noise.")
 @options.path(
     "--labels",
-    "What is known of the cases, to count what was found: JSON; repeatable.",
+    "Known truths about the cases, in JSON, to count right and wrong verdicts; repeatable.",
     metavar="FILE",
     multiple=True,
 )
@@ -41,12 +41,13 @@ def command(
     as_json: bool,
     **limits: Any,
 ) -> int:
-    """Judge stored comparisons by today's rules, from the quads that they hold: no device is needed.
+    """Judge stored comparisons by today's rules, without a device.
 
-    RECORD is a comparison's file, .jsonl or .jsonl.gz, or a folder of them. As many processes and quads count
-    as would be measured now; where more would be, the record ends.
+    RECORD is a comparison's file, .jsonl or .jsonl.gz, or a folder of them. Only as many processes and quads
+    count as would be measured today. If today's rules would measure more than the record holds, the verdict
+    is inconclusive.
 
-    The exit status is that of compare, by what is said now; 3 where a record cannot be read.
+    The exit status is that of compare, by today's verdicts; 3 if a record cannot be read.
     """
     noise = None
     if calibration is not None and uncalibrated:

@@ -24,12 +24,12 @@ from harness.run.bounded_cases import BoundedCase, bounded_cases, read_record
 @options.seconds("--timeout", "For one compilation; default 120.")
 @options.json
 def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json: bool) -> int:
-    """Hold what 'harness static --card' calls a bound against what was measured.
+    """Compare measured times with the bounds of 'harness static --card'.
 
-    RECORD is a run's file or a comparison's, of which base counts, or a folder of them; of a case the newest
-    figure counts. Kernels are compiled as they were measured.
+    RECORD is a run's file, or a comparison's, of which base counts, or a folder of them. The newest figure of
+    each case counts. Kernels are compiled as they were measured.
 
-    Exit status 1 where anything was faster than its bound, 3 if nothing has one.
+    Exit status 1 if a case was faster than its bound, 3 if no case has a bound.
     """
     config = load_config()
     found: dict[tuple[str, str], BoundedCase] = {}

@@ -26,8 +26,8 @@ from harness.suite.loader import load
 _FOR_OTHERS = {"junit": junit, "sarif": sarif, "code-quality": code_quality, "openmetrics": openmetrics}
 FORMATS = ("terminal", "markdown", "html", "github", *_FOR_OTHERS, "json")
 COMMANDS = {
-    "ladder": "Show what others published of the same kernels, and ours beside it.",
-    "bounds": "Hold the shortest times by arithmetic against what was measured.",
+    "ladder": "Show published figures of the same kernels next to ours.",
+    "bounds": "Compare measured times with the shortest times by arithmetic.",
 }
 
 
@@ -63,12 +63,14 @@ class _Report(LazyGroup):
     type=click.Choice(FORMATS),
     default="terminal",
     show_default=True,
-    help=f"{', '.join(FORMATS)}; github is every face that a pull request gets, as files.",
+    help=f"{', '.join(FORMATS)}; github writes all files for a pull request.",
 )
-@options.path("--out", "Where the files of --format github go.")
-@options.path("--results", "Where records lie.")
-@options.value("--repository", "URL", "The repository's page, to link to lines of it.", default="")
-@options.value("--run", "URL", "The run that measured, to link to.", default="")
+@options.path("--out", "Folder for the files of --format github.")
+@options.path("--results", "Folder of records; default: the project's.")
+@options.value(
+    "--repository", "URL", "Address of the repository, for links to commits and lines.", default=""
+)
+@options.value("--run", "URL", "Address of the CI run that measured, for a link.", default="")
 @options.history_url
 @options.fail_on
 @options.json
@@ -83,7 +85,7 @@ def command(
     fail_on: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Write what comparisons found as a pull request's comment, a job summary, a page, or for another CI.
+    """Write the result of comparisons as a pull request's comment, a job summary, a page, or for another CI.
 
     RECORD is a comparison's file; default: the newest comparison, on every card and of every suite.
     """

@@ -45,27 +45,27 @@ def known_card(text: str) -> CardModel | None:
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
 @options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
-@options.flag("--slow", "With --measure: what takes minutes too.")
+@options.flag("--slow", "With --measure: measure also what takes minutes.")
 @options.several(
     "--device",
     "SPEC",
-    "Show, or measure on, this device alone",
+    "Show or measure only this device",
     to="devices",
     shell_complete=completion.devices,
 )
-@options.size("Other sizes than the authors'.", to="sizes")
+@options.size("Sizes that replace the authors'.", to="sizes")
 @options.value(
     "--against",
     "KERNEL",
-    "The kernel to hold against the host; default: the fastest.",
+    "The kernel to compare with the host; default: the fastest.",
     default="",
     shell_complete=completion.cases,
 )
 @options.value(
     "--card",
     "NAME",
-    "What the kernels ask of this card, as in 'harness list --card'; default: of the author's, at a "
-    "terminal, where it is one of those that are known.",
+    "Show what the kernels need on this card, as 'harness list --card' does; default at a terminal: the "
+    "author's card, if it is known.",
 )
 @options.seconds("--timeout", "For one case; default 120, with --slow 3600.")
 @options.path("--results", "Where records lie.")
@@ -86,9 +86,9 @@ def command(
     form: str,
     as_json: bool,
 ) -> int:
-    """Show what others published of a suite's kernels, and our newest figures of the same kernels beside it.
+    """Show published figures of a suite's kernels next to our newest figures of the same kernels.
 
-    Figures come from records, from every device that has any; what is not there is a dash. Default: every
+    Our figures come from records, of every device that has any; a dash marks a missing figure. Default: every
     ladder of every suite.
     """
     for spec in devices:

@@ -19,10 +19,12 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 @click.option(
     "--l2", type=options.L2, help="L2 cache before each launch; default: cold on a GPU, hot on a CPU."
 )
-@options.seconds("--max-time", "Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.")
+@options.seconds(
+    "--max-time", "Longest time to measure one case, without warm-up; default: 2 on a GPU, 1 elsewhere."
+)
 @options.max_launch
-@options.path("--results", "Where records go; default: the project's.")
-@options.flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
+@options.path("--results", "Folder for records; default: the project's.")
+@options.flag("--no-library", "Do not measure the vendor's library next to the kernels.")
 @options.no_save
 @options.profile_wall
 @options.no_wait
@@ -32,12 +34,12 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 @options.gpus
 @options.selection
 def command(selection: options.Selection, l2: str | None, max_time: float | None, **given: Any) -> int:
-    """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
+    """Verify kernels, then measure them.
 
-    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak and of the
-    vendor's library, clocks and temperature. A kernel whose result is wrong is never timed. With --script,
-    the timing calls of a benchmark script are measured in place of kernels, and their results are not held to
-    anything.
+    CASES select kernels by name or glob, such as 'matmul.*tiling*'; the default is all. The command prints a
+    table per size: rate, speed-up over the first kernel, share of the card's peak and of the vendor's
+    library, clocks and temperature. It never times a kernel whose result is wrong. With --script it measures
+    the timing calls of a benchmark script instead, without checking their results.
     """
     from harness.cli.execute import execute, show
 

@@ -43,11 +43,11 @@ recorded = options.together(
     options.several(
         "--timer",
         "[MODULE:]NAME",
-        "A function of the author's that times the function that it is given",
+        "A function of yours that times the function that it gets",
         to="timers",
     ),
     options.several(
-        "--ignore", "PATH", "Code whose timing calls do not count, such as an autotuner's", to="ignored"
+        "--ignore", "PATH", "Ignore timing calls of this code, such as an autotuner", to="ignored"
     ),
 )
 options_of_scripts = options.together(
@@ -56,19 +56,20 @@ options_of_scripts = options.together(
     click.option(
         "--script-from",
         type=click.Choice(["head", "each"]),
-        help="The script of base: its own, or head's with the files beside it. Default: its own, and "
-        "head's where base has none.",
+        help="The script for base: its own (each), or head's with the files beside it (head). Default: its "
+        "own, or head's if base has none.",
     ),
     click.option(
         "--rtol",
         type=click.FloatRange(0, min_open=True),
         metavar="SHARE",
-        help="Largest difference of head's outputs from base's, as a share of an array's largest magnitude.",
+        help="Largest accepted difference of head's outputs from base's, as a share of an array's largest "
+        "magnitude.",
     ),
     click.option(
         "--outputs",
         type=click.Choice(["check", "note"]),
-        help="What becomes of a call whose outputs differ from base's: it fails, or that is noted.",
+        help="Fail a call whose outputs differ from base's (check), or only note the difference (note).",
     ),
 )
 

@@ -19,14 +19,19 @@ from harness.errors import UsageError
     to="archs",
 )
 @options.several(
-    "--card", "NAME", "Waves at each size on a card, named as by 'harness list --card'", to="cards"
+    "--card",
+    "NAME",
+    "Show waves and bounds at each size on this card, named as in 'harness list --card'",
+    to="cards",
 )
-@options.commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
-@options.commit("--base", help="Tell what differs from this commit, and what of it may cost time.")
+@options.commit("--commit", help="Take kernels from this commit; default: the working tree.")
+@options.commit("--base", help="Show the differences from this commit, and which of them may cost time.")
 @options.path(
-    "--markdown", "With --base: write the answer to this file too, for a pull request.", metavar="FILE"
+    "--markdown", "With --base: also write the result to this file, for a pull request.", metavar="FILE"
 )
-@options.path("--report", "With --base: the same as data, for 'harness ci post-static'.", metavar="FILE")
+@options.path(
+    "--report", "With --base: also write the result as data, for 'harness ci post-static'.", metavar="FILE"
+)
 @click.option(
     "--fail-on",
     multiple=True,
@@ -34,22 +39,25 @@ from harness.errors import UsageError
     help="With --base: risks that fail the command; repeatable. Default: fail_on of [tool.harness.static].",
 )
 @options.suite_from
-@options.size("One number for every axis, or one an axis; repeatable.")
-@options.flag("--quick", "The suite's small sizes.")
-@options.path("--results", "Where records of --commit go, a folder an architecture; default: as configured.")
+@options.size("One number for every axis, or one per axis; repeatable.")
+@options.flag("--quick", "Use the suite's small sizes.")
+@options.path("--results", "Folder for the records of --commit; default: the project's.")
 @options.no_save
-@options.seconds("--timeout", "For one compilation, by default 120; for loading a suite, by default 60.")
+@options.seconds(
+    "--timeout", "Limit for one compilation, by default 120, and for loading a suite, by default 60."
+)
 @options.json
 @options.cases
 @options.one_selection
 def command(selection: options.Selection, **given: Any) -> int:
-    """Registers, spills, shared memory, occupancy and instructions of the kernels that CASES select (globs
-    such as 'matmul.*tiling*'), or all of them, for cards that need not be here.
+    """Show registers, spills, shared memory, occupancy and instructions of kernels, for cards that need not
+    be here.
 
-    What was compiled at --commit is kept as a record: an architecture is a card that needs no machine, and
-    'harness history' has its registers, spills and occupancy.
+    CASES select kernels by name or glob, such as 'matmul.*tiling*'; the default is all. With --commit the
+    result is stored as a record, and 'harness history' follows registers, spills and occupancy of each
+    architecture.
 
-    Exit status 1 where a risk that fails is found, 3 if any could not be compiled, or none was.
+    Exit status 1 if there is a risk of --fail-on, 3 if a kernel could not be compiled, or none was.
     """
     if given["base"] is None:
         for name in ("markdown", "report", "fail_on"):

@@ -24,33 +24,32 @@ if TYPE_CHECKING:
 
 @click.command("sweep")
 @click.argument("kernel", metavar="KERNEL", shell_complete=completion.tuned)
-@options.size("One number for every axis, or one an axis; repeatable. Default: the tuning's.")
+@options.size("One number for every axis, or one per axis; repeatable. Default: the tuning's.")
 @options.several(
     "--rule",
     "EXPRESSION",
-    "A rule beside the tuning's own, such as 'BM * BN < 4096', that configurations keep",
+    "Add a rule for configurations, such as 'BM * BN < 4096'",
     to="rules",
 )
 @options.device
 @options.gpus
-@options.value("--scheduler", "ADDRESS", "Share it out among the workers of a Dask cluster.")
-@options.flag("--fresh", "Measure anew what is stored.")
-@options.path("--results", "Where records go; default: the project's.")
+@options.value("--scheduler", "ADDRESS", "Share the work among the workers of a Dask cluster.")
+@options.flag("--fresh", "Ignore the stored sweep, and measure again.")
+@options.path("--results", "Folder for records; default: the project's.")
 @options.no_save
 @options.no_wait
-@options.seconds("--timeout", "For one configuration.", default=60.0, show_default=True)
-@options.seed("Seed of the data and of the order.")
+@options.seconds("--timeout", "Limit for one configuration.", default=60.0, show_default=True)
+@options.seed("Seed of the data and of the random order.")
 @options.several(
-    "--export", "html:FILE|t4:FILE", "Write the result as a page, or in Kernel Tuner's T4 format, too"
+    "--export", "html:FILE|t4:FILE", "Also write the result as a page, or in Kernel Tuner's T4 format"
 )
 @options.json
 def command(kernel: str, **given: Any) -> int:
-    """Try every configuration of KERNEL, such as matmul.schedule, and tell which is the fastest.
+    """Try every configuration of KERNEL, such as matmul.schedule, and show the fastest.
 
-    Configurations that break a rule are rejected before anything is compiled. The others are compiled side by
-    side, verified, timed in random order, and the best held against each other in pairs; the winner is
-    measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
-    was, and one that is complete is only shown.
+    Configurations that break a rule are skipped. The others are compiled in parallel, verified, and timed in
+    random order. The best ones are compared in pairs, and the winner is measured again in fresh processes.
+    Results are stored: an interrupted sweep continues, and a complete one is only shown.
     """
     from harness.records.sweep_types import SweepSettings
     from harness.report.terminal.progress import SweepProgress

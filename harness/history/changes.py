@@ -51,7 +51,7 @@ _WINDOW = 30
 _DRIFT = 12
 """The same at each end of a drift."""
 _NOTHING = 1e-300
-"""What stands for a sum of squares that is 0."""
+"""Replaces a sum of squares that is 0."""
 _CLOCK_APART = 0.004
 """A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
 _SHARE = 1 / 3
@@ -253,7 +253,7 @@ Evidence = tuple[str, Hint]
 
 
 def evidence_of(analysed: Iterable[Analysed]) -> list[Evidence]:
-    """What cards have found, sure or not, for others to be held against."""
+    """Return what cards have found, certain or not, so that other cards can be compared with it."""
     return [
         (change.id, _hint(change, sure=change in one.changes))
         for one in analysed
@@ -367,7 +367,7 @@ def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[Chan
 
 
 def _deviation(logs: Floats) -> float:
-    """How far figures are from their median, all together."""
+    """Return the sum of the distances of figures from their median."""
     return float(np.abs(logs - np.median(logs)).sum())
 
 

@@ -16,7 +16,7 @@ from harness.history.triage import WORSE, Decision, Stated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFindings:
-    """What a conclusion needs of one card."""
+    """The findings of one card that a conclusion needs."""
 
     name: str
     """As in Change.card."""

@@ -30,9 +30,10 @@ from harness.history.triage import WORSE, Decision, State, Stated, decided
 from harness.records.imports.imported import FORMATS
 
 Cause = Literal["code", "dependency", "measurement", "card", "not the code", "unknown"]
-"""What an event goes back to: kernels or what they are built of; what the project depends on; what says how
-it is measured; the card by itself; anything but the repository's code, such as a host, a driver or a
-dependency that was installed; nobody knows."""
+"""The cause of an event: `code` is a kernel or a file that it is built of, `dependency` a file that the
+project depends on, `measurement` a file that says how it is measured, `card` the card by itself. `not the
+code` is anything else, such as a host, a driver or an installed dependency.
+"""
 
 _STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
 """The state of an event is the first of these that one of its changes has."""
@@ -399,8 +400,8 @@ def by_cards_alone(events: Iterable[Event], spans: Spans) -> tuple[Event, ...]:
 
 
 def on_one_card_alone(event: Event, spans: Spans) -> bool:
-    """Whether so much moved on one machine, and on no other that measured the same before and after, that it
-    is the machine's rather than a commit's.
+    """Return whether the machine caused the event, and no commit: so many cases moved on this machine, and
+    no other machine that measured the same commits saw it.
     """
     machines, common = {machine_of(card) for card in event.cards}, event.common
     moved = set(event.cases)
@@ -444,4 +445,6 @@ def _narrowed(change: Change, event: Event) -> tuple[int, int]:
 
 
 _BACKENDS = ("opencl", "opengl", "cpu", "null")
-"""What the name of a machine begins with unless it is CUDA's, which is the default where there is a card."""
+"""Prefixes of the names of machines of these backends. A machine without a prefix is a CUDA card, the
+default device.
+"""

@@ -117,7 +117,7 @@ HEADLINE_OF_IMPORTED = {"ms": "time_ms"}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number of a measured row. Without a unit in its name it has the one given here."""
+    """A number of a measured row. If its name contains no unit, `unit` gives it."""
 
     unit: str
     direction: Direction

@@ -110,7 +110,7 @@ class CardHistory:
     changes: tuple[Stated, ...]
     """The changes of all series, newest commit first."""
     failing: tuple[Failing, ...]
-    """Of a history, but of a card that was not measured for long: whether they still fail nobody knows."""
+    """Failures on a card that was not measured for long: whether they still fail is unknown."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
@@ -120,7 +120,7 @@ class CardHistory:
 
     @property
     def findings(self) -> CardFindings:
-        """What a conclusion needs of it."""
+        """Return the findings of this card that a conclusion needs."""
         return CardFindings(
             name=self.name,
             changes=self.changes,
@@ -502,7 +502,7 @@ def concluded(
     commits: Commits,
     today: dt.date,
 ) -> History:
-    """What several cards tell together: candidates that another one is sure of, and events."""
+    """Return the history of several cards: with candidates that another card confirms, and with events."""
     ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
     read = [card_with_confirmed(card, ids, decisions, commits, today) for card in cards]
     conclusion = conclude([card.findings for card in read], decisions, commits, today)
@@ -525,7 +525,7 @@ def _failing_yet(card: CardHistory, conclusion: Conclusion) -> Iterator[Failing]
 
 
 def since_commit(history: History, position: int) -> History:
-    """What commits after one did, alone: its events and their changes, and what fails since."""
+    """Return only what later commits changed: their events and changes, and the failures since."""
     events = tuple(event for event in history.events if event.common[-1] > position)
     kept = {each.change.id for event in events for each in event.changes}
     cards = tuple(

@@ -1,4 +1,4 @@
-"""One case on one card over the commits: figures, what the card said beside them, and epochs."""
+"""A series is a case on a card over the commits: figures, the card's readings, and epochs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Epoch:
     start: int
     context: Mapping[str, str]
     changed: tuple[str, ...] = ()
-    """What differs from the epoch before, such as "driver 570.1 → 580.2"; empty for the first."""
+    """The differences from the epoch before, such as "driver 570.1 → 580.2"; empty for the first."""
 
     @property
     def label(self) -> str:
@@ -137,7 +137,7 @@ def cases_of(
 def _numbered(
     groups: Iterable[Group], metric: str | None
 ) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
-    """Each metric of each group that is to be shown, with its cases."""
+    """Yield each metric that is shown, with its group and its cases."""
     order = 0
     for group in groups:
         if metric is None:
@@ -236,7 +236,7 @@ def _steady(conditions: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, st
 
 
 def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64]) -> Iterator[Shift]:
-    """What changes from point to point, of each of which `kinds` says which conditions it has."""
+    """Yield the changes of conditions between points; `kinds` holds an index into `conditions` per point."""
     for at in (np.flatnonzero(np.diff(kinds)) + 1).tolist():
         before, after = conditions[kinds[at - 1]], conditions[kinds[at]]
         for key in sorted(after):

@@ -23,8 +23,10 @@ from harness.records.imports.asv_configuration import NAMES
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]
-"""What a file is for a case: its kernel's source; another one that it may be built of; what the project is
-built with; what says how it is measured; nothing."""
+"""The role of a file for a case: `own` is its kernel's source, `code` another file that it may be built
+of, `dependency` a file that names what the project is built with, `measurement` a file that says how it is
+measured.
+"""
 
 _MOST = 100
 """Commits of an event: of more nobody is told from the others."""

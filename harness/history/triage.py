@@ -1,17 +1,4 @@
-"""What a team has decided about changes: a small file in the repository, reviewed like code.
-
-::
-
-    [[change]]
-    id = "3f2a9c1e07"
-    case = "matmul.naive@1024"
-    card = "nvidia-h200-b71b08fa"      # left out: on every card
-    commit = "5f1c2d3e4a5b"            # a commit that has it
-    reason = "shared memory was traded for registers on purpose"
-    author = "Ada"
-    expires = 2027-03-31               # left out: never
-    largest_percent = 12.0             # left out: however large
-"""
+"""A team's decisions about changes: a small file in the repository, reviewed like code."""
 
 from __future__ import annotations
 
@@ -42,10 +29,11 @@ else:
 FILE = "harness-triage.toml"
 
 State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
-"""What is to be done about a change. A regression or a drift is `new` where nobody has decided about it,
-`acknowledged` where somebody has, `expired` where that no longer holds, and `fixed` where it is gone since;
-newest figures off their level are `unjudged`. Any of these is `stale` where the card has not measured the
-case for so long that nobody knows. Other changes have no state."""
+"""The state of a regression or a drift. It is `new` if nobody has decided about it, `acknowledged` if
+somebody has accepted it, `expired` if that no longer holds, and `fixed` if the level has come back. Newest
+figures off their level are `unjudged`. Each of these is `stale` if the card has not measured the case for
+so long that its state is unknown. Other changes have no state.
+"""
 WORSE = ("regression", "drift")
 """Kinds of changes that somebody has to decide about."""
 

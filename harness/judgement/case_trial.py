@@ -415,7 +415,7 @@ class CaseTrial:
             if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
-                f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
+                f"The {sum(len(each.gated.clean) for each in clean)} quads without a disturbance say "
                 f"{alone.status}, and all together do not: {told}"
             )
         claim = self.policy.tolerance
@@ -425,7 +425,7 @@ class CaseTrial:
         if gated.disturbance <= claim:
             return None
         return reason, (
-            f"Every quad was touched, and a fixed kernel's time varied by {percent(gated.disturbance)}, "
+            f"Every quad was disturbed, and a fixed kernel's time varied by {percent(gated.disturbance)}, "
             f"which can make such an effect or hide one: {told}"
         )
 

@@ -89,7 +89,7 @@ class CardResults(Generic[R]):
     """The outcome of work on several cards."""
 
     results: tuple[tuple[int, R], ...]
-    """Each with its suite's number: in the order of the suites, and of the cards for each suite."""
+    """Results with their suite's number, ordered by suite, and by card for each suite."""
     lost: tuple[Lost, ...]
 
 
@@ -250,7 +250,7 @@ class _Driver(threading.Thread, Generic[R]):
         self._card, self._sharing = card, sharing
         self._measure: Measure[R] = measure
         self.results: list[tuple[int, R]] = []
-        """Each result with its suite's number."""
+        """Results with their suite's number."""
         self.lost: Lost | None = None
         self.error: BaseException | None = None
         """An interrupt, or an error of the harness's own."""

@@ -50,10 +50,11 @@ class AsvBenchmark:
     params: tuple[tuple[str, ...], ...]
     """The values of each parameter as asv writes them, which is Python's repr."""
     listed: bool = True
-    """Whether benchmarks.json still has it."""
+    """True if benchmarks.json still has the benchmark."""
     has_number: bool = True
-    """Whether its author says how often a sample calls it; else each run of asv chooses by how long a call
-    takes, and the number tells nothing of how it was measured."""
+    """True if the author fixed the number of calls per sample. Otherwise each run of asv chooses it by the
+    time of a call, and the number says nothing about the measurement.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,13 @@ class CardTable:
     values: Mapping[str, npt.NDArray[np.float32]]
     """A row per commit and a column per parameters: NaN for no figure, infinite where it failed."""
     contexts: Mapping[str, tuple[Mapping[str, str], ...]]
-    """How each row was measured, by key of CONTEXT; the environment where there are several."""
+    """The conditions of each row, by key of CONTEXT; with the environment if there are several."""
     conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
-    """What else asv tells of how each row was measured. Equal ones are one object."""
+    """Further conditions of each row that asv records. Equal ones are one object."""
     problems: tuple[str, ...]
-    """What could not be read, a sentence each."""
+    """A sentence for each file or value that could not be read."""
     machine_problem: str = ""
-    """Why machine.json tells nothing; empty where it does."""
+    """The reason why machine.json could not be used; empty if it could."""
 
 
 class _Results(msgspec.Struct):
@@ -98,12 +99,12 @@ class _ResultFile(KeptFile, frozen=True):
 
     commit: str = ""
     environment: str = ""
-    """What asv calls it, in the file or else in its name."""
+    """The name of the environment, from the file's content or else from the file's name."""
     params: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: tuple[float, ...] = ()
     """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
     number: tuple[int, ...] = ()
-    """How many times asv ran each benchmark for one sample; 0 where it is not told."""
+    """Calls of each benchmark per sample; 0 if unknown."""
     wordy: tuple[str, ...] = ()
     """Benchmarks with results that are no numbers."""
     format: str = ""
@@ -115,7 +116,7 @@ class _ResultFile(KeptFile, frozen=True):
 
 
 class _Columns(msgspec.Struct, frozen=True, cache_hash=True):
-    """One benchmark as a file has results of it: a figure for each parameters."""
+    """A benchmark of a result file: a figure for each set of parameters."""
 
     benchmark: str
     version: str
@@ -199,7 +200,7 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> AsvBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a card's folder has results of."""
+    """The commits and columns of which a card's folder has results."""
 
     commits: Mapping[str, Collection[str]]
     """The full hashes of commits by environment."""
@@ -292,7 +293,7 @@ def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> se
 
 
 def has_results(folder: Path) -> bool:
-    """Whether a card's folder holds results of asv's."""
+    """Return whether a card's folder holds results of asv."""
     return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
@@ -399,7 +400,7 @@ _LARGEST = 2**63 - 1
 
 
 _FAILED = np.float32(np.inf)
-"""Where a figure is missing because its kernel failed: no figure is infinite."""
+"""Marks a figure that is missing because its kernel failed: no measured figure is infinite."""
 
 
 def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
@@ -433,7 +434,7 @@ _RESULTS: TableReader[_ResultFile, _Columns] = TableReader(
 
 @dataclass(frozen=True, slots=True)
 class _Benchmarked:
-    """One benchmark in every file of a table: a row a file."""
+    """A benchmark over all files of a table, with a row per file."""
 
     columns: tuple[Parameters, ...]
     values: Figures32
@@ -543,7 +544,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 MachineParams: TypeAlias = tuple[tuple[str, str], ...]
-"""What a result file tells of its machine, as pairs: they can be looked up by."""
+"""The machine in a result file, as pairs, so that it can be a key."""
 
 
 def _context(params: MachineParams, method: str, environment: str) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSource:
-    """Where the figures of a series come from."""
+    """The folder and environment from which the figures of a series come."""
 
     folder: Path
     """The folder of the machine's results."""
@@ -35,7 +35,7 @@ class CardSource:
     """The folder's; of one of several environments with what tells it from the others, after a slash."""
 
     def is_called(self, glob: str) -> bool:
-        """Whether its own name or its machine's fits."""
+        """Return whether the card's own name or its machine's matches."""
         return any(fnmatchcase(name, glob) for name in (self.name, self.folder.name))
 
 
@@ -88,7 +88,7 @@ def _labels(names: Collection[str]) -> dict[str, str]:
 
 
 def _cut(label: str) -> str:
-    """One of many requirements does not fill the screen."""
+    """Return the label, cut so that an environment with many requirements does not fill the screen."""
     if len(label) <= _LONGEST:
         return label
     return f"{label[: _LONGEST - 9]}-{hashlib.sha256(label.encode(errors='replace')).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""What a history is made of: commits, oldest first, and what every record of a card's folder tells."""
+"""The input of a history: commits, oldest first, and the facts in each record of a card's folder."""
 
 from __future__ import annotations
 

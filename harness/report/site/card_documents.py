@@ -94,7 +94,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
     """The folder of each suite in the repository."""
     problems: list[str]
     unrecorded: list[str]
-    """What only asv's files hold of suites; a sentence, or nothing."""
+    """A sentence about results of suites that only asv's files hold; empty without any."""
 
     def findings(self, name: str) -> CardFindings:
         """Return the findings of the card for a conclusion, under the name that its changes use."""

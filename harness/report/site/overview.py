@@ -44,8 +44,9 @@ _EVENTS = 60
 """Most events of the overview, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
 PAIR = {"errors": 3.29, "level": 0.999, "floor": SMALLEST}
-"""Of two figures that a reader picks: standard errors on each side of the interval of their difference, the
-share of differences of unchanged code that it holds, and the smallest difference that counts for anything."""
+"""For two figures that a reader picks: standard errors on each side of the interval of their difference,
+the share of differences of unchanged code inside it, and the smallest difference that counts.
+"""
 _KINDS = (
     *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
     *("improvement", "environment", "change"),

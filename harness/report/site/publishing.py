@@ -151,7 +151,7 @@ def _write_shell(site: Site) -> None:
 
 
 def page_html(name: str) -> str:
-    """One of the PAGES: the scripts that draw it, and no content."""
+    """Return the HTML of one of the PAGES: the scripts that draw it, and no content."""
     styles = ["static/style.css"]
     scripts = [f"static/{each}.js" for each in (*_EVERY_PAGE, *PAGES[name], f"page-{name}")]
     if "chart" in PAGES[name]:

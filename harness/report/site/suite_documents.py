@@ -1,4 +1,6 @@
-"""What a suite says of its kernels, for the pages: what others published, what a kernel asks of a card."""
+"""The texts of a suite about its kernels, for the pages: published figures, and what a kernel needs of a
+card.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cards:
-    """What ladders need of a site's cards, in the order of their numbers."""
+    """The data of a site's cards that ladders need, in the order of the cards' numbers."""
 
     gpus: Sequence[str]
     """Models."""
@@ -91,8 +93,8 @@ def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str], newest: CardFigur
 
 
 def is_of_family(gpu: str, card: str) -> bool:
-    """Whether a device's name has every word of an author's: ``NVIDIA GeForce RTX 3060 Ti`` is of the family
-    of the ``RTX 3060``.
+    """Return whether a device's name has every word of an author's: ``NVIDIA GeForce RTX 3060 Ti`` is of
+    the family ``RTX 3060``.
     """
     return bool(card) and _words(card) <= _words(gpu)
 
@@ -161,8 +163,8 @@ def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, 
 
 
 def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
-    """What a measured kernel asked of its card, by arithmetic on what the driver and the launch say; None
-    where they do not say it, as of a device that is no NVIDIA card.
+    """Return what a measured kernel needed of its card, computed from the driver's figures and the launch.
+    None without them, as for a device that is no NVIDIA card.
     """
     launch, resources, capability = row.launch, row.resources, device.compute_capability
     if launch is None or resources is None or not resources.registers:

@@ -317,7 +317,7 @@ def _cause(case: Verdict) -> str:
             told += f" They ran at {clocks(case)} MHz."
     touched = ", ".join(f"{gate} {quads:,}" for gate, quads in case.touched.items() if quads)
     if touched and (told or case.status == "invalid"):
-        told += f" Quads touched: {touched}."
+        told += f" Disturbed quads: {touched}."
     return told.strip()
 
 

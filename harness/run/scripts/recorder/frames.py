@@ -1,4 +1,4 @@
-"""What tells a timing call from others: the functions around it with their variables, in plain values."""
+"""The functions around a timing call with their variables, in plain values: they tell calls apart."""
 
 from __future__ import annotations
 

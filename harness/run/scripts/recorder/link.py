@@ -31,7 +31,7 @@ _POLL_S = 0.005
 
 
 class Link:
-    """One process of a script that is recorded. A child of it by fork has a link of its own."""
+    """A process of a script that is recorded. Its forked child has a separate link."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

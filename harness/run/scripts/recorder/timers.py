@@ -168,7 +168,7 @@ class TimedCall:
     l2 = "hot"
     fn: Any = None
     roots: tuple[Any, ...] = ()
-    """What else the function works on."""
+    """Further objects that the function works on."""
     test = ""
     """Id of the test that the call is of; empty for none."""
     params: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
