@@ -159,6 +159,12 @@ def test_long_names_and_ranges_fold_and_leave_ids_whole(harness, made):
     assert "(8)" in done.out
 
 
+def test_two_commits_that_were_measured_together_are_not_told_as_one(harness, made):
+    steps = [Step(case="naive", at=at, effect=-0.1) for at in (20, 22)]
+    made(small(events=(*steps, Missing(card=None, start=18, stop=25))))
+    assert "at least one of them did it" in harness("history").out
+
+
 def test_problems_are_told_on_standard_error_and_change_no_status(harness, shown):
     synthetic.truncate(shown.result(60, A100))
     synthetic.make_newer(shown.result(61, A100))

@@ -383,7 +383,7 @@ def test_an_entry_leads_to_its_change_on_its_card():
 def test_an_entry_says_how_many_changes_and_commits_there_are_and_that_some_are_unjudged():
     [entry] = feed_of([event(state="unjudged", changes=4, cards=[0, 1], commits=3)]).findall(f"{ATOM}entry")
     assert said(entry, "title") == f"unjudged: {NAIVE} on NVIDIA H200 +11.1 %, and 3 more on 2 cards"
-    assert "One of 3 commits, perhaps ababababab" in said(entry, "summary")
+    assert "At least one of 3 commits, perhaps ababababab" in said(entry, "summary")
 
 
 def test_an_entry_accuses_no_commit_where_none_touches_code():

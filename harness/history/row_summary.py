@@ -32,7 +32,7 @@ class RowSummary:
     """The rate over that of the vendor's own kernel, measured in turns."""
     library_low_percent: float | None = None
     library_high_percent: float | None = None
-    """The 99 % interval, as far as one process tells."""
+    """The 99.9 % interval, as far as one process tells."""
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None

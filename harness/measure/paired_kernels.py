@@ -52,7 +52,7 @@ from harness.system.file_access import commands_told, reaches_beside
 MOST_QUADS = 10
 TIME_S = 0.3
 """Time for all quads of a case, unless one alone takes longer."""
-_CONFIDENCE = 0.99
+_CONFIDENCE = 0.999
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
 """The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
 apart the two are: a kernel a tenth as fast as the library is no doubtful case."""

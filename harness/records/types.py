@@ -291,7 +291,7 @@ class LibraryShare:
     """Its time over the row's kernel's, from quads: 1 is as fast, 2 is twice as fast as the vendor's."""
     low: float | None = None
     high: float | None = None
-    """The interval that holds the share with 99 % confidence, as far as the quads of one process tell, and
+    """The interval that holds the share with 99.9 % confidence, as far as the quads of one process tell, and
     with processes that differ as they usually do; None where there were too few."""
     quads: int
     library_time_ns: float

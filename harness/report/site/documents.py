@@ -403,7 +403,7 @@ def _entry(
     place = urlencode({"card": file, "case": case.name, "change": worst["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")
     commit = f"{suspect['hash'][:10]} {suspect['subject']} ({suspect['author']})"
-    among = "" if event["commits"] == 1 else f"One of {event['commits']} commits, perhaps "
+    among = "" if event["commits"] == 1 else f"At least one of {event['commits']} commits, perhaps "
     who = f"{among}{commit}" if event["likely"] else "No commit is accused, as none there touches code."
     _add(entry, "summary", f"{worst['sentence']} {who}")
 

@@ -356,11 +356,12 @@ def _suspected(event: Event, commits: Commits) -> str:
 
 
 def _others(event: Event, commits: Commits) -> str:
-    """Return a sentence where several commits explain the event as well as one does."""
+    """Return a sentence where several commits explain the event as well as one does, or may have done it."""
     if event.moved_twice:
         return f"{clean(event.moved_twice)} changed twice, so at least two commits did it"
     if not event.may_be_several:
-        return ""
+        is_open = event.by_commit and event.accused is None and event.likely > 1
+        return "at least one of them did it" if is_open else ""
     if not event.loose:
         return "several of them explain it as well as one"
     beyond = _span(event.good, event.bad, commits)

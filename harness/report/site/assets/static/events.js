@@ -80,7 +80,7 @@
       const who = event.commits === 1 ? "this one" : `none of ${format.whole(event.commits)}`;
       return el("small", null, `no commit is accused: ${who} touches ${event.commits === 1 ? "no " : ""}code`);
     }
-    return exact ? null : el("small", null, `one of ${format.whole(event.commits)}, likeliest first:`);
+    return exact ? null : el("small", null, `at least one of ${format.whole(event.commits)}, likeliest first:`);
   }
 
   function cause(event) {
