@@ -558,6 +558,9 @@ class Channel:
         except UnicodeEncodeError as error:  # a file's name may be any bytes
             said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
             encoded = msgspec.json.encode(Failed(reason="error", message=said))
+        except ValueError as error:  # an integer of more digits than Python writes
+            said = f"It answered with a value that cannot be sent: {error}."
+            encoded = msgspec.json.encode(Failed(reason="error", message=said))
         left = memoryview(encoded + b"\n")
         while left:  # a raw pipe takes as much as it has room for
             left = left[self._replies.write(left) :]
