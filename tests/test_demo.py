@@ -79,6 +79,45 @@ def test_a_full_disk_leaves_no_half_of_the_data(call, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
+OFF_LINUX = """\
+import os, signal, socket, sys
+# Libraries have their own ways on Windows; here they are loaded as they are on Linux.
+import asyncio, click, jinja2, msgspec, numpy, platformdirs, psutil, rich.console, subprocess, tempfile
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in "fork getuid killpg setsid getloadavg sched_getaffinity pread pwrite".split():
+    delattr(os, name)
+for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK"):
+    delattr(os, name)
+for name in "SIGHUP SIGUSR1 SIGUSR2 SIGKILL SIGSTOP SIGCONT pthread_sigmask".split():
+    delattr(signal, name)
+del socket.AF_UNIX
+from harness.cli import main
+commands = "demo --no-open --folder d|judge --base a.json --head b.json|import lines a.json|list"
+for words in commands.split("|"):
+    sys.argv = ["harness", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print("ended", end.code, flush=True)
+"""
+
+
+def test_what_reads_stored_measurements_needs_nothing_that_windows_lacks(tmp_path, own_cache):
+    for name in ("a.json", "b.json", "kernels/toy/suite.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", OFF_LINUX], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    ended = [line for line in done.stdout.splitlines() if line.startswith("ended")]
+    assert ended == ["ended 0", "ended 3", "ended 3", "ended 2"], done.stderr
+    assert "3 open regressions: " in done.stdout  # as publish says
+    assert "a.json is empty: nothing was measured." in done.stderr
+    assert "suite.py was not run. Suites and kernels run on Linux and macOS" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_machine_without_git_is_told_before_anything_else(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 

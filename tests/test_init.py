@@ -332,6 +332,15 @@ def test_a_structure_by_value_comes_from_a_setup(theirs, call):
     assert [each.name for each in suite.parameters(kernel, case)] == ["x", "y", "p"]
 
 
+def test_a_structure_of_many_members_is_written_on_several_lines(theirs):
+    many = ", ".join(f"member_{number}" for number in range(40))
+    header = PARAMS_H.replace("unsigned int mask[2];", f"int64_t {many};")
+    suites, _ = guessed(theirs({"saxpby.cu": OF_A_STRUCTURE, "params.h": header}))
+    text = suite_text(suites["saxpby"], "perf/saxpby")
+    assert text.count('("member_') == 40
+    assert max(map(len, text.splitlines())) <= 100
+
+
 @pytest.mark.parametrize(
     "wrong", ["float *where;", "struct Other o;", "float (*f)(float);", "alignas(16) float x;", "T x;"]
 )

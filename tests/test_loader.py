@@ -290,6 +290,15 @@ def test_a_broken_suite_is_a_sentence_with_its_place(project, text, message):
     assert "helper" not in sys.modules
 
 
+def test_an_integer_without_end_is_an_error_of_the_function_and_ends_no_process(project):
+    project.write({"kernels/toy/suite.py": toy.SUITE.replace("block=32", "block=lambda c: 1 << 2**20")})
+    suite = load(project.suite).suite
+    kernel = suite.kernels[0]
+    assert callable(kernel.block)
+    with pytest.raises(Exception, match=r"It answered with a value that cannot be sent: .*digits"):
+        kernel.block(suite.case(kernel, {"n": 64}))
+
+
 def test_a_syntax_error_is_a_sentence(project):
     project.write({"kernels/toy/suite.py": "x = 1\ny = (\n"})
     with pytest.raises(SuiteError, match=r"suite\.py:2 raised SyntaxError: '\(' was never closed") as raised:

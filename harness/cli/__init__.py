@@ -253,6 +253,9 @@ def _run() -> int:
         return ExitCode.NOT_MEASURED
 
 
+_ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has no SIGHUP
+
+
 @contextlib.contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM of a runner and SIGHUP of a terminal as Ctrl-C; a second one ends the command."""
@@ -261,7 +264,7 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in before.items():
         if handler is signal.SIG_DFL:  # what is ignored, as under nohup, stays so
             signal.signal(number, interrupt)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.init.cpp import Token, text_of
 from harness.init.scalars import Values
 
+_MOST_SIGNS = 90
+"""Signs of a line of suite.py that holds members or values."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MEMBER = re.compile(
     r"(?P<type>(?:(?:const|unsigned|signed|long|short)\s+)*[\w:]+)\s+(?P<declared>[^*&()<>{}]+)"
@@ -41,11 +44,9 @@ class Structure:
     @property
     def fields(self) -> str:
         """The members as NumPy's dtype takes them."""
-        told = (
-            f'("{each.name}", "{each.dtype}"{f", {each.count}" if each.count > 1 else ""})'
-            for each in self.members
-        )
-        return f"[{', '.join(told)}]"
+        counts = (f", {each.count}" if each.count > 1 else "" for each in self.members)
+        told = [f'("{m.name}", "{m.dtype}"{count})' for m, count in zip(self.members, counts, strict=True)]
+        return _wrapped("[", told, "]", indent=0)
 
     def lengths(self, body: Sequence[Token]) -> list[str]:
         """Return the integer members that a kernel's body compares something with, `i < p.n`."""
@@ -55,7 +56,7 @@ class Structure:
     def values(self, numbers: Values, axis_of: Callable[[str], str]) -> str:
         """Return the values of the members as a tuple of Python; a member that is an axis has its size."""
         told = [self._value(each, numbers, axis_of(each.name)) for each in self.members]
-        return f"({', '.join(told)}{',' if len(told) == 1 else ''})"
+        return _wrapped("(", told, ",)" if len(told) == 1 else ")", indent=8)
 
     @staticmethod
     def _value(member: Member, numbers: Values, axis: str) -> str:
@@ -64,6 +65,19 @@ class Structure:
         number = numbers.integer if "int" in member.dtype else numbers.floating
         values = [number(member.name)[0] for _ in range(member.count)]
         return values[0] if member.count == 1 else f"[{', '.join(values)}]"
+
+
+def _wrapped(opens: str, parts: Sequence[str], closes: str, *, indent: int) -> str:
+    """Return parts in brackets, on lines of their own where one line has no room for them."""
+    line = f"{opens}{', '.join(parts)}{closes}"
+    if len(line) <= _MOST_SIGNS:
+        return line
+    margin = " " * (indent + 4)
+    whole = ", ".join(part.replace(" ", "\0") for part in parts)  # no part is broken
+    inside = textwrap.fill(
+        whole, _MOST_SIGNS, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+    ).replace("\0", " ")
+    return f"{opens}\n{inside},\n{margin[4:]}{closes}"
 
 
 def structure_in(text: str, name: str, dtypes: Callable[[str], str | None]) -> tuple[Member, ...] | None:

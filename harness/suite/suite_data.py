@@ -35,7 +35,7 @@ from harness.suite.tuning import Tuning
 from harness.system.array_files import read_arrays, write_arrays
 from harness.system.cache import cache_dir
 from harness.system.decoding import convert
-from harness.system.process import Failed, LostError, Process, Request
+from harness.system.process import CAN_START, NOT_HERE, Failed, LostError, Process, Request
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
@@ -531,6 +531,8 @@ class Loading:
         self, folder: Path, timeout_s: float | None = None, *, work_tree: Path | None = None
     ) -> None:
         self.folder, self.file = folder, folder / "suite.py"
+        if not CAN_START:
+            raise SuiteError(f"{self.file} was not run. {NOT_HERE}")
         self.timeout_s = timeout_s or LOAD_TIMEOUT_S
         self._lock = threading.Lock()
         self._answers: dict[bytes, ReturnValue | Failed | None] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -17,11 +16,18 @@ import msgspec
 
 from harness.errors import StoreError
 
+try:
+    import fcntl
+except ImportError:  # on Windows, where files are read and written, and nothing is measured
+    fcntl = None  # type: ignore[assignment]
+
 MOST_BYTES = 2**30
 """The size of the largest file that is read whole: far above the longest record, below what memory has."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of msgspec for bytes that are no JSON of the type that is asked for."""
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
+_AT_ONCE = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
+"""Flags to open a file with, as far as the system has them: nothing waits, and no line end is changed."""
 _OWNER = ".owner"
 """A file in each scratch folder, locked for as long as the process lives that made the folder."""
 
@@ -30,7 +36,7 @@ def open_regular(path: Path) -> BinaryIO:
     """Open a regular file, or what a link leads to. Raises OSError for a pipe or device, which never end."""
     _check_regular(path.stat(), path)
     # What a name stands for can have changed since. Without O_NONBLOCK, opening a pipe waits for a writer.
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb")
+    file = os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb")
     try:
         _check_regular(os.fstat(file.fileno()), path)
     except OSError:
@@ -99,6 +105,8 @@ def try_lock(file: int) -> bool:
 
     The lock ends with the process. Raises OSError where the file system has no locks.
     """
+    if fcntl is None:
+        raise OSError(errno.ENOSYS, "no locks on this system")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -173,6 +181,8 @@ def _own(folder: Path) -> int:
 
 def _remove_left_behind() -> None:
     """Remove scratch folders of this user's whose process is dead. What has no mark may be anybody's."""
+    if fcntl is None:  # no folder has a mark
+        return
     try:
         temporary = os.scandir(tempfile.gettempdir())
         found = [Path(entry.path) for entry in temporary if entry.name.startswith("harness-")]

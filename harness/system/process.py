@@ -21,12 +21,15 @@ from typing import Any, BinaryIO, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
-from harness.errors import HarnessError, Side
+from harness.errors import HarnessError, MeasureError, Side
 from harness.system import interrupts, ready, supervisor
 from harness.system.decoding import decoder
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
+CAN_START = hasattr(os, "killpg")
+"""False on Windows, where only what reads stored measurements works."""
+NOT_HERE = "Suites and kernels run on Linux and macOS, not on this system: WSL 2 is a Linux on Windows."
 LOG_BYTES = 20_000
 """Bytes of the end of a process's output that are kept."""
 MOST_LOG_BYTES = 2**26
@@ -143,6 +146,8 @@ class _Child:
         Its output is kept, but for standard output where that is `piped`, as its input is then. Where it runs
         a `module`, it is forked from a process that has imported the module, if there is such a process.
         """
+        if not CAN_START:
+            raise MeasureError(NOT_HERE)
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
@@ -552,6 +557,9 @@ class Channel:
             encoded = msgspec.json.encode(reply)
         except UnicodeEncodeError as error:  # a file's name may be any bytes
             said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
+            encoded = msgspec.json.encode(Failed(reason="error", message=said))
+        except ValueError as error:  # an integer of more digits than Python writes
+            said = f"It answered with a value that cannot be sent: {error}."
             encoded = msgspec.json.encode(Failed(reason="error", message=said))
         left = memoryview(encoded + b"\n")
         while left:  # a raw pipe takes as much as it has room for

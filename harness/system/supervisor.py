@@ -35,10 +35,10 @@ NOBODY = "-"
 PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
-_PARENT_ENDED = signal.SIGUSR1
+_PARENT_ENDED = getattr(signal, "SIGUSR1", signal.SIGTERM)  # Windows has no SIGUSR1, and no supervisor
 """The signal of the parent's end. It also comes at the end of the thread that started this process."""
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_HEARD = (signal.SIGCHLD, _PARENT_ENDED, *_ENDING)
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+_HEARD = (getattr(signal, "SIGCHLD", signal.SIGTERM), _PARENT_ENDED, *_ENDING)
 _GRACE_S = 1.0
 """Time for whoever set a deadline to see to it first, and between two looks whether it is stopped."""
 PATIENCE_S = 5.0

@@ -134,7 +134,7 @@ def _calibration(device: DeviceInfo, results: Path) -> Fields:
 
 def _host() -> Fields:
     load = None
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # Windows has no load average
         load = os.getloadavg()[0]
     with closing(HostProbe()) as probe:
         governor = probe.identity().get("governor")
