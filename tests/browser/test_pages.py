@@ -206,6 +206,8 @@ def test_the_overview_says_what_is_open(pages, shown):
     assert len(told) == len(events) < len(open_now)
     naive = next(i for i, cell in enumerate(told) if CASE in cell)
     assert "and 1 more change of 1 case on 2 cards" in told[naive]
+    minus = pages.script("return harness.changes.sentence({sentence: 'a-1: -2 to +3 %'}).textContent")
+    assert minus == "a-1: \u22122 to +3 %"
     effects = " ".join(pages.column("Open regressions", 1))
     assert "+11.2" in effects
     assert "slower" in effects
