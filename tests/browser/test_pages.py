@@ -1393,6 +1393,12 @@ def test_shells_name_files_that_are_there_and_nothing_inline(shown, page):
         assert (shown.folder / file).is_file(), file
 
 
+def test_paper_has_no_colour_of_the_dark_theme():
+    style = (ASSETS / "static" / "style.css").read_text(encoding="utf-8")
+    (dark,) = re.finditer(r'\[data-theme="dark"\]', style)
+    assert style[: dark.start()].rstrip().endswith("@media not print {\n  :root")
+
+
 def test_our_scripts_make_no_html_out_of_text_and_name_no_host():
     scripts = list((ASSETS / "static").glob("*.js"))
     assert len(scripts) > 10
