@@ -90,4 +90,4 @@ requirements: $(READY)
 	$(BIN)/python scripts/requirements.py
 
 clean:
-	rm -rf $(VENV) .asv .docs .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	rm -rf $(VENV) .asv .docs docs/site/reference .mypy_cache .pytest_cache .ruff_cache .benchmarks

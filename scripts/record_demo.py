@@ -89,13 +89,13 @@ def in_terminal(command: Sequence[str]) -> str:
 
 
 def shown(told: str) -> list[str]:
-    """Return the lines of the chosen screens, below the command."""
+    """Return the lines of the chosen screens, below the command and above an empty line."""
     screens = re.split(r"^(?=\d\. )", told, flags=re.MULTILINE)[1:]
     chosen = [screen.rstrip().splitlines() for screen in screens if screen.startswith(SCREENS)]
     lines = ["$ harness demo"]
     for screen in chosen:
         lines += ["", *screen]
-    return lines
+    return [*lines, ""]
 
 
 def picture(lines: Sequence[str], theme: TerminalTheme) -> str:

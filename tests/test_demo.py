@@ -196,7 +196,7 @@ def test_narrow_terminal_of_another_encoding_beside_other_settings(tmp_path, own
 def test_a_recording_shows_the_lines_in_their_colours_and_fetches_nothing():
     told = "Opening\n1. First\n\x1b[31mslower\x1b[0m & sure\n\n2. Left out\n3. Third\n"
     lines = recording.shown(told)
-    assert lines == ["$ harness demo", "", "1. First", "\x1b[31mslower\x1b[0m & sure", "", "3. Third"]
+    assert lines == ["$ harness demo", "", "1. First", "\x1b[31mslower\x1b[0m & sure", "", "3. Third", ""]
     for theme in recording.THEMES.values():
         drawn = recording.picture(lines, theme)
         assert drawn == recording.picture(lines, theme)

@@ -29,8 +29,6 @@ html_title = "gpu-harness"
 html_favicon = "../../harness/report/site/assets/static/icon.svg"
 html_show_copyright = False
 html_show_sphinx = False
-html_static_path = ["static"]
-html_css_files = ["site.css"]
 templates_path = ["templates"]
 html_additional_pages = {"index": "to_contents.html"}
 

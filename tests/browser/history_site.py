@@ -59,7 +59,8 @@ class Shown:
 
     def title(self, words: str) -> str:
         """What readers call a card: no two here are of one kind."""
-        return next(card["gpu"] for card in self.site["cards"] if words in card["file"])
+        names: list[str] = [card["gpu"] for card in self.site["cards"] if words in card["file"]]
+        return names[0]
 
     def series(self, case: str, card: str) -> dict[str, Any]:
         """What the first document says of a case on a card."""

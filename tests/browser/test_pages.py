@@ -206,6 +206,8 @@ def test_the_overview_says_what_is_open(pages, shown):
     assert len(told) == len(events) < len(open_now)
     naive = next(i for i, cell in enumerate(told) if CASE in cell)
     assert "and 1 more change of 1 case on 2 cards" in told[naive]
+    minus = pages.script("return harness.changes.sentence({sentence: 'a-1: -2 to +3 %'}).textContent")
+    assert minus == "a-1: \u22122 to +3 %"
     effects = " ".join(pages.column("Open regressions", 1))
     assert "+11.2" in effects
     assert "slower" in effects
@@ -1389,6 +1391,12 @@ def test_shells_name_files_that_are_there_and_nothing_inline(shown, page):
     assert names.loose == []
     for file in names.files:
         assert (shown.folder / file).is_file(), file
+
+
+def test_paper_has_no_colour_of_the_dark_theme():
+    style = (ASSETS / "static" / "style.css").read_text(encoding="utf-8")
+    (dark,) = re.finditer(r'\[data-theme="dark"\]', style)
+    assert style[: dark.start()].rstrip().endswith("@media not print {\n  :root")
 
 
 def test_our_scripts_make_no_html_out_of_text_and_name_no_host():

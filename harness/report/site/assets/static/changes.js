@@ -60,6 +60,9 @@
     );
   };
 
+  /** What happened, in words, with a minus where a terminal has a hyphen. */
+  changes.sentence = (change) => text((change.sentence ?? "").replace(/(?<![\w.-])-(?=\d)/g, "−"), null, 400);
+
   changes.levels = (site, change) => {
     const { unit } = site.cases[change.case];
     return `${format.number(change.before)} → ${format.value(change.after, unit)}`;
@@ -159,7 +162,7 @@
         text(site.cards[change.card].title, null, 80),
         stated.state === "expired" ? [" ", changes.state(stated)] : null,
       ),
-      change.sentence ? el("p", null, text(change.sentence, null, 400)) : null,
+      change.sentence ? el("p", null, changes.sentence(change)) : null,
       changes.triage(change),
       more,
     );

@@ -4,7 +4,7 @@
   const { el, format, state } = harness;
   const AXIS_WIDTH = 62;
   const AXIS_HEIGHT = 34;
-  const MARGIN = 12; // CSS pixels to the right of what is drawn
+  const MARGIN = 22; // CSS pixels to the right of what is drawn
   const NARROW = 560;
 
   /** What a card says of itself while it is measured: the key in documents, in words, the unit, a colour. */

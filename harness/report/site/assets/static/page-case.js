@@ -141,7 +141,7 @@
         label: "In words",
         wide: true,
         cell: ({ change }) => [
-          el("p", null, text(change.sentence, null, 400)),
+          el("p", null, harness.changes.sentence(change)),
           changes.triage(change),
           fixedBy(data, change),
           compareLink(site, change),

@@ -168,8 +168,8 @@
   harness.barAxis = (longest) =>
     el("span", { class: "bar-axis", "aria-hidden": "true" }, el("span", null, "0"), el("span", null, longest));
 
-  const CHANGES = { width: 160, height: 14, linear: 0.01, reach: 10, ticks: [-1, -0.1, 0, 0.1, 1] };
-  /** Where a change stands on the scale of all changes: linear up to 1 %, logarithmic from there to 1,000 %. */
+  const CHANGES = { width: 160, height: 14, linear: 0.01, reach: 5, ticks: [-1, -0.1, 0, 0.1, 1] };
+  /** Where a change stands on the scale of all changes: linear up to 1 %, logarithmic from there to 500 %. */
   function changeAt(effect) {
     const { width, linear, reach } = CHANGES;
     const share = Math.log1p(Math.abs(effect) / linear) / Math.log1p(reach / linear);
