@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,12 +59,18 @@ class Cards(Done):
         return Counter(row["status"] for rows in self.found.values() for row in rows.values())
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def first_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of six kernels, of which head makes the first slower."""
-    monkeypatch.setenv("HARNESS_LOCK_DIR", str(tmp_path))
     sides = {kernel: (BASE, takes(1_030_000) if kernel == "k0" else HEAD) for kernel in KERNELS}
-    return make_project(tmp_path / "project", sides)
+    return make_project(tmp_path_factory.mktemp("first") / "project", sides)
+
+
+@pytest.fixture
+def root(first_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that repository."""
+    monkeypatch.setenv("HARNESS_LOCK_DIR", str(tmp_path))
+    return Path(shutil.copytree(first_root, tmp_path / "project"))
 
 
 @pytest.fixture
