@@ -592,7 +592,7 @@ class Loading:
         messages = {
             "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
             "loop, or wait for something? Give it more with --timeout.",
-            "garbled": f"{self.file} gave what is no answer ({lost.how}) while {doing}: something in it "
+            "garbled": f"{self.file} sent no valid answer ({lost.how}) while {doing}: something in it "
             "wrote where only the harness does.",
             "ended": f"The process that runs {self.file} {lost.how} while {doing}: a suite must not end its "
             "process.",
