@@ -297,7 +297,7 @@ def test_away_from_the_power_limit_time_is_believed_where_it_shows_what_cycles_d
     verdict = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.0).verdict()
     assert told(verdict) == ("regression", "slower-in-time")
     assert verdict.attribution is None
-    assert "Neither cycles nor clocks tell why" in explained(verdict)
+    assert "Neither cycles nor clocks explain it" in explained(verdict)
 
 
 @pytest.mark.parametrize(

@@ -544,7 +544,7 @@ def fake_cuda(project):
     [
         ({"FAKE_CUDA": "no driver"}, "There is no NVIDIA driver (libcuda.so.1"),
         ({"FAKE_CUDA": "no pycuda"}, "PyCUDA cannot be imported"),
-        ({"FAKE_CUDA": "init fails"}, "'nvidia-smi' tells whether the driver and a card are there"),
+        ({"FAKE_CUDA": "init fails"}, "'nvidia-smi' shows whether the driver and a card are there"),
         (
             {"FAKE_CUDA": "init fails", "CUDA_VISIBLE_DEVICES": ""},
             "CUDA_VISIBLE_DEVICES is '', which hides every card: unset it",

@@ -775,7 +775,7 @@ def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
 def test_an_interrupted_comparison_says_so_and_prints_its_table(running):
     done = running("compare", "HEAD~1", "HEAD", *NULL).interrupt()
     assert done.status == ExitCode.INTERRUPTED
-    assert "Interrupted: verdicts rest on what was finished." in done.err
+    assert "Interrupted: verdicts use finished measurements only." in done.err
     assert "interrupted" in done.out
     assert "Exit status 130." in done.out
 

@@ -214,7 +214,7 @@ def test_every_line_and_status_is_documented():
         (identity(compute_mode="default"), "compute-mode", "note", "-c EXCLUSIVE_PROCESS"),
         (identity(compute_mode="prohibited"), "compute-mode", "bad", "-c DEFAULT"),
         (identity(compute_mode="unavailable: Unknown"), "compute-mode", "unknown", "Unknown"),
-        (identity(display_active="yes"), "display", "warn", "stop the desktop"),
+        (identity(display_active="yes"), "display", "warn", "The desktop uses the card"),
         (identity(display_active="unavailable: Unknown"), "display", "unknown", "Unknown"),
         (rest(processes=(12, 345)), "processes", "warn", "2 other: 12, 345"),
         (
@@ -407,7 +407,7 @@ def test_a_card_that_is_lost_meanwhile_is_a_fact_too():
 
 def test_a_probe_that_knows_nothing_says_why():
     facts = dataclasses.replace(SOUND, **watch(NoProbe("NVML cannot start"), 0.0))
-    assert found_of(facts)["telemetry"].advice.startswith("NVML cannot start. Nobody watches the card")
+    assert found_of(facts)["telemetry"].advice.startswith("NVML cannot start. Nothing watches the card")
 
 
 # What a user reads

@@ -627,7 +627,7 @@ def test_a_light_comparison_advises_and_fails_nothing(github, post, lightly):
     [check] = github.check_runs
     assert check["conclusion"] == "neutral"
     assert check["output"]["title"].startswith("Light: ")
-    assert "A light comparison, to advise" in github.bodies()[0]
+    assert "A light comparison, as advice" in github.bodies()[0]
 
 
 def test_what_was_asked_for_by_name_is_no_light_comparison(github, post, lightly):

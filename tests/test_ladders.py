@@ -436,7 +436,7 @@ def test_the_share_of_a_vendors_kernel_is_shown_with_its_name(shelf, harness):
     shelf.put(row("plain", 64, given={"library": share}))
     done = harness("report", "ladder", "first")
     assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800", "50.0"] in lines_of(done.out)
-    assert "% lib: of vendors, measured in turns" in done.out
+    assert "% lib: of vendors, measured alternately" in done.out
 
 
 def test_a_card_is_held_against_the_host_size_by_size(shelf, harness):
@@ -792,5 +792,5 @@ def test_every_key_of_our_figures_is_documented(shelf, harness):
     documented = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     assert documented == [*dict.fromkeys(documented)]
     assert set(documented) == set(first["rungs"][0]["ours"][0])
-    told = re.findall(r"`(\w+)`", text.partition("With `--json` an object holds")[2].partition("| Key")[0])
+    told = re.findall(r"`(\w+)`", text.partition("With `--json` the output is")[2].partition("| Key")[0])
     assert set(told) == {*first, *first["rungs"][0]}

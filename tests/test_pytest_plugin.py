@@ -1045,7 +1045,7 @@ def test_an_interrupt_shows_what_was_measured(bed, tmp_path_factory):
         out = " ".join(process.communicate(timeout=60)[0].split())
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert "1 inconclusive, 1 unchanged." in out or "1 unchanged, 1 inconclusive." in out
-    assert "Interrupted: verdicts rest on what was finished." in out
+    assert "Interrupted: verdicts use finished measurements only." in out
     assert "The gate fails." in out
     assert "Traceback" not in out
     assert "not used" not in out

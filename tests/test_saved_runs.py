@@ -535,7 +535,7 @@ def test_another_card_or_clock_is_told_before_the_order_and_the_number_of_files(
     ]
     (verdict,) = verdicts_are(judged(processes), "invalid", reason)
     assert words in verdict.message
-    assert ("not measured in turns" in verdict.message) == (order == "bbbbhhhh")
+    assert ("not measured alternately" in verdict.message) == (order == "bbbbhhhh")
 
 
 def test_another_machine_is_told_before_another_clock(judged):

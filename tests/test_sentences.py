@@ -81,7 +81,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no cause": (
         {"attribution": None, "touched": {"canary": 3}},
-        (f"{SLOWER_BY} Neither cycles nor clocks tell why. Disturbed quads: canary 3."),
+        (f"{SLOWER_BY} Neither cycles nor clocks explain it. Disturbed quads: canary 3."),
     ),
     "clocks": (
         {"attribution": "clocks", "cycles": None},
@@ -149,7 +149,7 @@ def test_a_verdict_is_told_by_its_codes_and_numbers(name):
         ("code", "The code: 1.68 % more cycles."),
         ("thermal", "Heat set the clocks apart: look at the card first."),
         ("contention", "Other work on the card: end it first."),
-        (None, "Neither cycles nor clocks tell why."),
+        (None, "Neither cycles nor clocks explain it."),
     ],
 )
 def test_a_case_of_a_review_is_told_as_a_verdict_is(attribution, told):

@@ -91,7 +91,7 @@ def test_a_slow_host_is_not_taken_for_a_kernel_that_keeps_what_it_has_computed(m
 
 def test_a_kernel_that_keeps_what_it_has_computed_is_found_on_a_slow_host(monkeypatch):
     made, subject = rotation(SlowlyEnqueued(keeps=True), monkeypatch)
-    with pytest.raises(SkippedWorkError, match="the kernel keeps what it has computed"):
+    with pytest.raises(SkippedWorkError, match="the kernel keeps earlier results"):
         made._check_unseen(subject)
 
 

@@ -109,7 +109,7 @@ def test_the_answer_has_the_type_that_the_request_says(child):
     ],
 )
 def test_another_answer_is_none(child, line):
-    with pytest.raises(WorkerError, match="said what is no answer while building the kernel"):
+    with pytest.raises(WorkerError, match="sent no valid answer while building the kernel"):
         child(line).ask(protocol.Timers(), 10)
 
 

@@ -22,8 +22,7 @@ from harness.report.pull_request.faces import check_run
 T = TypeVar("T")
 
 _LIGHT = (
-    "A light comparison, to advise: the quick sizes only, and for a minute. The history measures all of what "
-    "is merged."
+    "A light comparison, as advice: quick sizes only, for a minute. The history measures every merged commit."
 )
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
 """The most that all reports of a run may have."""
@@ -70,7 +69,7 @@ def prepared(
     review = merged(reviews)
     if found := problems(review, bases=frozenset(bases), head=key.head):
         why = " ".join(map(quoted, found))
-        raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
+        raise RefusedError(f"The report contradicts itself, so nothing is posted: {why}")
     check = check_run(review, links)
     missing = unfinished(check["conclusion"])
     advises = light and not key.partial

@@ -55,7 +55,9 @@ class Decision:
     largest_percent: float | None = None
 
     def is_of(self, card: str) -> bool:
-        """Return True if it holds on a card; one that names a machine holds on all cards of it."""
+        """Return whether the decision holds on a card. A decision that names a machine holds on all its
+        cards.
+        """
         return self.card in (None, card, machine_of(card))
 
 

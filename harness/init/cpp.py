@@ -132,7 +132,7 @@ class SourceFile:
 
 
 def text_of(tokens: Sequence[Token]) -> str:
-    """Tokens as a line of source."""
+    """Return tokens as a line of source."""
     words = "\0".join(token.text for token in tokens)
     words = re.sub(r"(?<=\w)\0(?=\w)", " ", words)
     return re.sub(r",\0", ", ", words).replace("\0", "")

@@ -221,7 +221,7 @@ def _not_alternated(turns: _Turns) -> Refusal | None:
     order = ", ".join(f"{len(list(same))} of {side}" for side, same in groupby(sides))
     return Refusal(
         "not-alternated",
-        f"Base and head were not measured in turns: in order of time there are {order}. What drifts "
+        f"Base and head were not measured alternately: in order of time there are {order}. A drift "
         "would look like a change. Save one file of each, then again, as many of base as of head.",
     )
 
@@ -465,7 +465,7 @@ def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
         return ""
     return (
         f"Processes fall into two groups {percent(math.expm1(gaps[widest]))} apart: something has two "
-        "states, such as the clock, or where code and data lie."
+        "states, such as the clock, or the addresses of code and data."
     )
 
 

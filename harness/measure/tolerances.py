@@ -54,7 +54,7 @@ def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: Ar
     raise LooseBoundError(
         f"tolerance() of {case.suite} gives {value:g} for {name}{list(map(int, where)) or ''} at "
         f"{case.size_label}, within which {passes}. Return a finite bound of 0 or more for every element; "
-        "docs/suites.md tells how to choose it."
+        "docs/suites.md explains how to choose it."
     )
 
 
@@ -75,8 +75,8 @@ def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, to
             return (
                 f"tolerance() of {case.suite} allows errors of up to {bound.max():.4g} in {name!r} at "
                 f"{case.size_label}, where right answers lie between {least:.4g} and {most:.4g}: {said} "
-                "would pass. Derive the tolerance from the kernel's roundings, as docs/suites.md tells; or "
-                "let data() give inputs whose answers differ more."
+                "would pass. Derive the tolerance from the kernel's roundings, as docs/suites.md explains; "
+                "or let data() give inputs whose answers differ more."
             )
     return ""
 

@@ -594,8 +594,8 @@ class Rotation(Data):
             raise ForeignStreamError(
                 subject,
                 "The kernel's outputs changed while the stream that it was given was still held: it works on "
-                "a stream or thread of its own, whose time nobody takes. Put all work on the stream that the "
-                "function is given, or have the two wait for each other with events.",
+                "a stream or thread of its own, whose time is not measured. Put all work on the stream "
+                "that the function is given, or have the two wait for each other with events.",
             )
 
     def _use(self, data_set: _DataSet) -> None:
@@ -707,7 +707,7 @@ class Rotation(Data):
         raise SkippedWorkError(
             subject,
             f"A launch takes {again_ns / 1e6:.4g} ms on data that it has seen before, the first on others "
-            f"{first_ns / 1e6:.4g} ms: the kernel keeps what it has computed.",
+            f"{first_ns / 1e6:.4g} ms: the kernel keeps earlier results.",
         )
 
     def _check_fresh(self, subject: Subject) -> None:

@@ -195,7 +195,7 @@ class WorkerProcess(Process):
         messages = {
             "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
             "If the kernel is only slow, raise --timeout.",
-            "garbled": f"The worker process said what is no answer while {doing} ({lost.how}): something "
+            "garbled": f"The worker process sent no valid answer while {doing} ({lost.how}): something "
             "in it wrote where only the harness does.",
             "ended": f"The worker process {lost.how} while {doing}.",
         }

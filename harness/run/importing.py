@@ -111,7 +111,7 @@ def suite_of(file: ImportedFile, given: str | None) -> str:
 
 
 def checked_suite(name: str) -> str:
-    """Return the name. Raises UsageError where no suite can be called so."""
+    """Return the name. Raises UsageError if it is not valid for a suite."""
     if name != identifier(name):
         raise UsageError(f"{name!r} is no name of a suite; expected letters, digits and underscores.")
     return name

@@ -144,7 +144,7 @@ class CaseId:
 
 
 def in_short(text: str) -> str:
-    """Return the short id of a case, whichever way it is spelt; what is no case stays as it is."""
+    """Return the short id of a case in any spelling; another text stays as it is."""
     try:
         return CaseId.parse(text).short
     except UsageError:

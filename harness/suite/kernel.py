@@ -32,7 +32,7 @@ def is_for(arch: str, capability: tuple[int, int]) -> bool:
 
 
 def check_folders(whose: str, folders: Any) -> None:
-    """Raises SuiteError for what is no tuple of paths that stay inside of the project."""
+    """Raises SuiteError unless the value is a tuple of paths inside the project."""
     if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
         raise SuiteError(f"{whose} has include {folders!r}; expected a tuple of folders, such as ('src',).")
     for folder in folders:
@@ -224,7 +224,7 @@ class Kernel:
     steps: Sequence[Step] = ()
     """Functions that run after it, in order, in its time: the reduction after a split-K product."""
     workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
-    """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
+    """Scratch memory by name, for `args`. It is not verified, and poisoned like outputs."""
     setup: Setup | None = None
     """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
     further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
@@ -253,7 +253,7 @@ class Kernel:
             raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
 
     def error(self, problem: str) -> SuiteError:
-        """Return an error that says of this kernel what is wrong with it: ``has no source for cuda.``"""
+        """Return an error about this kernel, such as ``has no source for cuda.``"""
         return SuiteError(f"Kernel {self.name!r} {problem}")
 
     def _check_steps(self) -> None:
@@ -352,7 +352,7 @@ def _cpp(value: Value) -> str:
 
 
 def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
-    """Return a case that was planned without a device, with what is known on one."""
+    """Return a case that was planned without a device, completed with the facts of this device."""
     plain = replace(case, macros={}, device_facts=device)
     return with_macros(kernel, plain, {**kernel.macros, **case.macros})
 
@@ -387,7 +387,7 @@ def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
 
 
 def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
-    """Bytes of a kernel's own memory by name. Raises SuiteError for what is no size."""
+    """Return the bytes of a kernel's scratch memory by name. Raises SuiteError for an invalid size."""
     found = {}
     for name, room in kernel.workspace.items():
         value = computed(kernel.name, f"workspace {name}", room, case)

@@ -86,8 +86,9 @@ Pitch = int | Callable[["Case"], int] | None
 class Array:
     """A named array of a problem; its shape is a list of axis names.
 
-    Its rows lie side by side in memory, with `order` F its columns. `ld`, a number or a function of the case,
-    is the elements from the beginning of one to the next, at least its length. The rest is nobody's.
+    Its rows are contiguous in memory; with `order` F its columns are. `ld`, a number or a function of the
+    case, is the leading dimension: the elements from the beginning of one row to the next, at least the row's
+    length. The elements between them belong to no row.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]]
@@ -116,16 +117,16 @@ class Array:
 
 
 class Input(Array):
-    """An array that kernels read. Without a dtype of its own it has the kernel's."""
+    """An array that kernels read. Without a dtype it has the kernel's."""
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "input"
 
 
 class Output(Array):
-    """An array that kernels write. Without a dtype of its own it has the kernel's.
+    """An array that kernels write. Without a dtype it has the kernel's.
 
-    Before each launch every element is `init`, as kernels that add to it need; without, NaN, so that an
-    element that was never written shows.
+    Before each launch every element is `init`, for kernels that add to the array. Without `init` it is NaN,
+    so that an element that was never written shows.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "output"
@@ -490,7 +491,7 @@ def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArra
 
 
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
-    """Return a point of a problem's axes: a size for all of them, or sizes by name. None where it is none."""
+    """Return a point of a problem's axes: a size for all of them, or sizes by name. None if it is invalid."""
     axes = problem.axes
     sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
     if sizes.keys() != axes.keys():

@@ -1,5 +1,5 @@
-"""Functions in Python files: told by their text where nothing is imported, imported from their commit where
-they run, and what their parameters ask for.
+"""Functions in Python files: identified by their text without an import, imported from their commit where
+they run, and the requests of their parameters.
 """
 
 from __future__ import annotations

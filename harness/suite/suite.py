@@ -166,7 +166,7 @@ class Suite:
                 self.rung_sizes(ladder, rung)
 
     def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
-        """Return the point of the axes that a rung is at. Raises SuiteError where it is none."""
+        """Return the point of the axes of a rung. Raises SuiteError if it is invalid."""
         given = ladder.sizes if rung.sizes is None else rung.sizes
         point = point_of(self.problem, given)
         if point is None:

@@ -1,6 +1,4 @@
-"""A suite as data, which one process can tell another: all that suite.py says, with a number in place of each
-function.
-"""
+"""A suite as data that one process can send to another: all of suite.py, with a number for each function."""
 
 from __future__ import annotations
 
@@ -238,7 +236,7 @@ class Functions:
         convert: Callable[[Any], Any] = lambda value: value,
         name: str = "",
     ) -> Any:
-        """Return a function by its number; what it returns is converted before it is told."""
+        """Return a function by its number; its result is converted before it is sent."""
         self.all.append(lambda case, *more: convert(function(case, *more)))
         name = name or str(getattr(function, "__name__", "<lambda>"))
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
@@ -594,7 +592,7 @@ class Loading:
         messages = {
             "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
             "loop, or wait for something? Give it more with --timeout.",
-            "garbled": f"{self.file} gave what is no answer ({lost.how}) while {doing}: something in it "
+            "garbled": f"{self.file} sent no valid answer ({lost.how}) while {doing}: something in it "
             "wrote where only the harness does.",
             "ended": f"The process that runs {self.file} {lost.how} while {doing}: a suite must not end its "
             "process.",

@@ -199,7 +199,9 @@ def files_outside(suite: Suite) -> set[Path]:
 
 
 def _searched(suite: Suite) -> list[Path]:
-    """The folders in which any of the kernels looks for headers; what is wrong is told when it is built."""
+    """Return the folders in which any of the kernels looks for headers. Errors are raised when a kernel is
+    built.
+    """
     found: dict[str, None] = {}
     for kernel in suite.kernels:
         with contextlib.suppress(SuiteError, ConfigError):

@@ -30,7 +30,9 @@ class Tuning:
     sizes: Sequence[int | Mapping[str, int]] = ()
     """Points of the axes, a number for all of them alike; the problem's own where empty."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameters that tables show as one: ``{"block tile": ("BM", "BN")}``. Others stand alone."""
+    """Parameters that tables show in one column: ``{"block tile": ("BM", "BN")}``. Others have a column
+    each.
+    """
 
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def side_by_side(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Return what a function makes of each item, in order. One item is seen to without a thread."""
+    """Return the results of a function for each item, in order. A single item needs no thread."""
     return list((_pool(os.getpid()).map if len(items) > 1 else map)(function, items))
 
 

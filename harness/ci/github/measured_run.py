@@ -150,7 +150,7 @@ def post_static(
 
 
 def given_reviews(paths: Iterable[Path]) -> dict[str, Review]:
-    """Reports in files, archives or bare. Raises ConfigError, RefusedError."""
+    """Return the reports in JSON files or archives. Raises ConfigError, RefusedError."""
     found: dict[str, Review] = {}
     for path in paths:
         name = quoted(str(path))

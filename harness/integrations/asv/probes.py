@@ -156,7 +156,7 @@ def made_up_search() -> dict[str, Any]:
 
 
 class _Selected(dict[str, Any]):
-    """Benchmarks as asv hands them to its measuring, whole."""
+    """The benchmarks that asv passes to its measurement, complete."""
 
     benchmark_selection: Mapping[str, Any] = {}
 

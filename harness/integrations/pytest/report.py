@@ -202,7 +202,7 @@ def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: 
         *(f"Left out: {left_out}" for left_out in result.left_out),
         f"harness: {result.problem}" if result.problem else "",
         closing(verdicts, sum(verdict.gpu_s for verdict in verdicts)),
-        "Interrupted: verdicts rest on what was finished." if result.interrupted else "",
+        "Interrupted: verdicts use finished measurements only." if result.interrupted else "",
     ]
     lines += [line for text in texts for part in text.splitlines() for line in _wrapped(part, width)]
     return [*lines, *([f"Record: {result.path}"] if result.path else []), ""]

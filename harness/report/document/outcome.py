@@ -80,8 +80,8 @@ def _static(side: Arm) -> list[tuple[str, str]]:
 
 def rules(card: CardReview) -> str:
     return typeset(
-        f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
-        f"each is said with {exact(card.confidence)} confidence."
+        f"Changes up to {percent(card.margin)} are ignored, and unchanged means within "
+        f"{percent(card.tolerance)}, both with {exact(card.confidence)} confidence."
     )
 
 
@@ -200,7 +200,7 @@ def shortcomings(card: CardReview) -> list[str]:
     if not card.cases:
         told.append("No case was compared.")
     if not card.complete:
-        told.append("Interrupted: verdicts rest on what was finished.")
+        told.append("Interrupted: verdicts use finished measurements only.")
     if wrong_twins(card):
         told.append("The test of the comparison itself went wrong: its verdicts are not to be trusted.")
     if card.problem:

@@ -169,7 +169,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:
             print_error(f"Left out: {message}")
-        left = "verdicts rest on what was finished" if result.interrupted else ""
+        left = "verdicts use finished measurements only" if result.interrupted else ""
         print_end(result.problem, result.path, left)
         console().print()
     rows = tuple(verdict for result in results for verdict in result.every_verdict)
@@ -192,8 +192,8 @@ def of_executables(comparison: Comparison) -> str:
     if not method:
         return ""  # no process wrote anything
     told = (
-        f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
-        f"verified.{_of_modules(comparison)}"
+        f"Times are the executables' own ({method}), from alternating processes of base and head. Nothing "
+        f"was verified.{_of_modules(comparison)}"
     )
     return " ".join((told, *notes_of(comparison)))
 

@@ -348,7 +348,7 @@ def _of_another_unit(change: Change) -> str:
 def _suspected(event: Event, commits: Commits) -> str:
     """Return which of several commits touch the sources, if some do or none does."""
     if event.likely == 0:
-        return "no commit there touches code: look at host, driver and what is installed"
+        return "no commit there touches code: check host, driver and installed packages"
     if event.likely == len(event.narrowest):
         return ""
     likely = " ".join(commits[at].hash[:10] for at in event.suspects[: event.likely][:_NAMED])

@@ -276,7 +276,7 @@ def _of_libraries(ours: Sequence[Ours | None]) -> Iterator[str]:
     told = [each for each in ours if each and each.library]
     named = dict.fromkeys(each.library for each in told if each.library_percent is not None)
     if named:
-        yield f"% lib: of {', '.join(named)}, measured in turns"
+        yield f"% lib: of {', '.join(named)}, measured alternately"
     for why in dict.fromkeys(each.library for each in told if each.library_percent is None):
         yield f"% lib: {why}"
 

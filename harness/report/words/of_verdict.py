@@ -241,17 +241,19 @@ def suite_label(source: Source) -> str:
     return f"{source.suite} (suite.py of {of})"
 
 
-EXECUTABLES = "Times are the benchmarks' own, base and head in turns, a process each. Nothing was verified."
+EXECUTABLES = (
+    "Times are the benchmarks' own, from alternating processes of base and head. Nothing was verified."
+)
 
 
-IN_TURNS = "Functions had a process for each side, in turns."
+IN_TURNS = "Functions ran in alternating processes, one for each side."
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str, *, of_script: bool = False) -> str:
     """Return what a calibration says about false alarms on a device, after so many verdicts (0 for none)."""
     if not verdicts:
         more = " --script COMMAND" if of_script else ""
-        return f"Not calibrated: how processes differ here is assumed. Run 'harness calibrate{more}' once."
+        return f"Not calibrated: the noise of this device is assumed. Run 'harness calibrate{more}' once."
     told = f"{counted(false_alarms, 'false alarm')} in {counted(verdicts, 'verdict')} of code against itself"
     if false_alarms > verdicts:
         return f"The calibration makes no sense: {told}."
@@ -310,7 +312,7 @@ def _cause(case: Verdict) -> str:
         return _code(case)
     changed = case.status in ("regression", "improvement") and not case.reason.endswith("-in-tail")
     unseen = case.time is not None and case.cycles is None and not clocks(case)
-    told = "Neither cycles nor clocks tell why." if changed and not unseen else ""
+    told = "Neither cycles nor clocks explain it." if changed and not unseen else ""
     if case.status != "invalid" and case.attribution:
         told = _CAUSES[case.attribution]
         if case.attribution == "clocks" and "→" in clocks(case):

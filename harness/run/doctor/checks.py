@@ -160,8 +160,8 @@ def telemetry(facts: MachineFacts) -> Assessment | None:
     return Assessment(
         "warn",
         "none",
-        f"{why[:1].upper()}{why[1:]}. Nobody watches the card, so what heat, the power limit or another "
-        "process slows looks like the code's fault.",
+        f"{why[:1].upper()}{why[1:]}. Nothing watches the card, so a slowdown by heat, the power limit or "
+        "another process looks like the code's fault.",
     )
 
 
@@ -211,8 +211,8 @@ def persistence(facts: MachineFacts) -> Assessment:
         mode == "on",
         mode,
         "warn",
-        "With nobody on the card the driver unloads and forgets locked clocks and limits, and each process "
-        f"pays for loading it. Let root enable nvidia-persistenced, or: {_smi(facts, '-pm 1')}",
+        "Without a process on the card the driver unloads and forgets locked clocks and limits, and each "
+        f"process pays for loading it. Let root enable nvidia-persistenced, or: {_smi(facts, '-pm 1')}",
     )
 
 
@@ -291,7 +291,7 @@ def compute_mode(facts: MachineFacts) -> Assessment:
 @line("card", watched=True)
 def display(facts: MachineFacts) -> Assessment:
     is_free = _identity(facts, "display_active") == "no"
-    shared = "What is drawn shares the card with what is timed: stop the desktop, or give it another card."
+    shared = "The desktop uses the card while kernels are timed: stop it, or give it another card."
     return good_if(is_free, "none active" if is_free else "active", "warn", shared)
 
 
@@ -303,8 +303,8 @@ def processes(facts: MachineFacts) -> Assessment:
     return Assessment(
         "warn",
         f"{len(pids)} other: {', '.join(map(str, pids))}",
-        "Those are process ids, of the host where this is a container. Their kernels slow what is timed: end "
-        "them, or wait.",
+        "These are process ids (in a container: the host's). Their kernels slow the timed ones: end them, or "
+        "wait.",
     )
 
 
@@ -323,7 +323,7 @@ def utilization(facts: MachineFacts) -> Assessment:
     if busy == 0:
         return Assessment("good", "0 %")
     status: Status = "warn" if busy >= BUSY_AT_REST_PERCENT else "note"
-    whom = "The card works for somebody else. 'nvidia-smi pmon -c 1' tells whom."
+    whom = "Another process uses the card: 'nvidia-smi pmon -c 1' lists it."
     return Assessment(status, f"{busy:.0f} %", whom)
 
 
@@ -577,8 +577,7 @@ def calibration(facts: MachineFacts) -> Assessment | None:
         return Assessment(
             "note",
             f"none of {facts.machine}",
-            "How far two measurements of the same code lie apart here is assumed, not measured: "
-            "run harness calibrate.",
+            "The noise of this device is assumed, not measured: run harness calibrate.",
         )
     said, version = f"of {facts.calibrated_at}", facts.device.driver
     if facts.calibrated_driver in (None, version):

@@ -57,7 +57,7 @@ def pack(folder: Path) -> tuple[bytes, str]:
 
 
 def unpack(sent: bytes, scratch: Path) -> Path:
-    """Return the folder of what was packed, in `scratch`, written once. Raises StoreError."""
+    """Unpack the files into a folder in `scratch`, once, and return the folder. Raises StoreError."""
     folder = scratch / f"harness-suite-{hashlib.sha256(sent).hexdigest()[:16]}"
     if folder.is_dir():
         return folder

@@ -16,7 +16,7 @@ def devices() -> list[DeviceInfo]:
     found = [driver.describe(index, api.Device(index)) for index in range(api.Device.count())]
     if not found:
         raise DeviceError(
-            "CUDA sees no card. 'nvidia-smi' tells whether the driver does; check CUDA_VISIBLE_DEVICES."
+            "CUDA sees no card. 'nvidia-smi' shows whether the driver does; check CUDA_VISIBLE_DEVICES."
         )
     return found
 

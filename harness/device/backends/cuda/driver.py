@@ -35,7 +35,7 @@ def api() -> Any:
         hint = (
             f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every card: unset it."
             if visible is not None and "no CUDA-capable device" in str(error)
-            else "'nvidia-smi' tells whether the driver and a card are there."
+            else "'nvidia-smi' shows whether the driver and a card are there."
         )
         raise DeviceError(f"CUDA does not start ({reason_of(error)}). {hint}") from None
     return driver

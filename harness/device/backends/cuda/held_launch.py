@@ -28,7 +28,7 @@ longer than the card is ever held while it is timed."""
 _MOST_FILLED = 8
 """Most calls of a function until it returns the memory that it has just returned."""
 _NEVER_THE_SAME = (
-    "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
+    "It returns its result in other memory at each call, so it is unknown whether the work waited for the "
     "stream: let the function take the output as a parameter and write it there."
 )
 

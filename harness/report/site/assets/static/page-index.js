@@ -21,10 +21,10 @@
     },
     {
       key: "change",
-      title: "Changes for better or worse, nobody knows",
+      title: "Changes without a known direction",
       test: (event) => event.kind === "change" && !event.state,
       optional: true,
-      note: "Which way is better is not known of these: “directions” in [tool.harness] of pyproject.toml tells.",
+      note: "It is unknown which way is better. Set “directions” in [tool.harness] of pyproject.toml.",
     },
     {
       key: "environment",

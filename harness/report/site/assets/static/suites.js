@@ -131,7 +131,7 @@
 
   function accesses(followed) {
     if (!followed) return null;
-    if (followed.problem) return harness.empty("Its accesses are not told: ", text(followed.problem, null, 300));
+    if (followed.problem) return harness.empty("Its accesses are unknown: ", text(followed.problem, null, 300));
     const columns = [
       {
         key: "what",
