@@ -215,8 +215,8 @@ def bisected(levels: Levels, folder: Path) -> dict[str, Any]:
         progress = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         with contextlib.suppress(SystemExit):
             cli.main()
-        if told := written.buffer.getvalue():
-            return dict(json.loads(told))
+        if answer := written.buffer.getvalue():
+            return dict(json.loads(answer))
         raise RuntimeError(progress.getvalue())
 
 

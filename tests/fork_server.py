@@ -352,6 +352,7 @@ def main(number: str, *modules: str) -> None:
     gc.disable()  # what is imported stays
     for name in (*_LATER, *WORKERS):  # a worker looks at what is there by then
         importlib.import_module(name)
+    sys.modules["harness.measure.worker"].before_forks()
     of_workers = set(sys.modules)
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra

@@ -313,6 +313,10 @@ class Worker:
             held.stack.close()
 
 
+before_forks = look_ahead
+"""Called once in a process that has imported this module and makes forks of itself."""
+
+
 def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     worker: Worker | None = None
@@ -333,4 +337,3 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-look_ahead()  # a template has imported this module, and forks each worker

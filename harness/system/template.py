@@ -94,9 +94,15 @@ def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
                 os.close(file)
             asked.send(msgspec.json.encode(answer))
         elif waiting:
-            importlib.import_module(waiting.pop(0))
+            _import(waiting.pop(0))
         elif os.getppid() != parent:
             return None
+
+
+def _import(name: str) -> None:
+    """Import a module, and let it do what would be the same in all forks."""
+    if name not in sys.modules:
+        getattr(importlib.import_module(name), "before_forks", lambda: None)()
 
 
 def _receive(asked: socket.socket) -> _Received | None:
@@ -107,7 +113,7 @@ def _receive(asked: socket.socket) -> _Received | None:
 
 def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
     """Fork, and return the answer in the template; return None in the fork."""
-    importlib.import_module(received.order.module)
+    _import(received.order.module)
     gc.freeze()  # a fork that looks for garbage would copy each page that it looks at
     if reason := _unfit():
         return Forked(why=reason)
