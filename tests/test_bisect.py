@@ -17,6 +17,7 @@ import pytest
 from harness.device.backends.null import devices
 from harness.errors import ExitCode, HarnessError, Side
 from harness.judgement.case_trial import bare_verdict
+from harness.judgement.statistics import bisection
 from harness.judgement.statistics.bisection import (
     SURE,
     Answer,
@@ -103,6 +104,24 @@ def test_a_wrong_answer_is_overruled():
     found = beliefs(np.ones(100), answers)
     assert found.holds(49, 50) >= SURE
     assert found.holds(0, 49) < 1 - SURE
+
+
+@pytest.mark.parametrize("creep", [0.0, 1.0])
+def test_an_answer_that_does_not_count_is_as_none(creep):
+    random = np.random.default_rng(3)
+    spans, gaps = random.integers(0, 2, (5, 4)).astype(float), np.array([[0, 1], [2, 3]])
+    weights, values, variances = np.full(4, 0.25), random.random(5), random.random(5)
+
+    def weighed(some: Any, right: Any) -> Any:
+        measured = bisection._Measured(spans[some], weights, values[some], variances[some])
+        return bisection._likelihoods(measured, gaps, creep, right)
+
+    logs, sizes = weighed(slice(None), ~np.eye(5, dtype=bool))
+    for without in range(5):
+        left = np.arange(5) != without
+        log, size = weighed(left, np.ones((1, 4), dtype=bool))
+        np.testing.assert_allclose(logs[without], log[0])
+        np.testing.assert_allclose(sizes[without], size[0])
 
 
 def test_an_answer_is_as_sure_as_its_interval():

@@ -122,7 +122,7 @@ def settings_from(
         l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
         twins=given["twins"],
-        explain=given["explain"],
+        explain=given.get("explain", False),
         **shared,
         **more,
     )
