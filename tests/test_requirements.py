@@ -24,7 +24,7 @@ else:
     import tomllib
 
 OTHERS = {"asv", "counters", "cuda", "dask", "dev", "docs", "parquet", "pytest", "sanitize"}
-"""Extras without packages of a kernel by hash: asv is in the base, PyCUDA has no wheels, toolkits have CUPTI."""
+"""Extras that ship no package to kernels: asv is in the base, PyCUDA has no wheels, toolkits have CUPTI."""
 OWN = ROOT / ".github" / "requirements" / "measure.txt"
 RUNNERS = [
     {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
