@@ -68,10 +68,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Six at a time, a file each: three for each core of the smallest machine, as tests wait for sleeps and processes. With
-# four, 88 % of two cores were busy. One takes a gigabyte at most.
+# Four at a time, a file each: twice the cores of the smallest machine, as tests wait for sleeps and processes. With
+# three, nine tenths of two cores were busy; six are no faster than four. One takes a gigabyte at most.
 unit: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" -n 6 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The asv that lies in $(VENV), whichever it is.
 asv: $(READY)
