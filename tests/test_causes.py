@@ -137,6 +137,18 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
     )
 
 
+def test_a_rate_of_nothing_is_left_out(tmp_path):
+    """A cache that nothing asked has no hit rate: NVIDIA's library returns a NaN, which JSON has not."""
+    nan = {"l1_hit_rate": float("nan")}
+    base = {"k": f"{takes(1_000_000)}\n{counters(BASE | nan)}"}
+    head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'] | nan)}"}
+    result, _, _ = compare(tmp_path, base, head, explain=True)
+    [verdict] = result.verdicts
+    assert verdict.diagnosis is not None
+    assert [cause.kind for cause in verdict.diagnosis.causes] == ["barriers"]
+    assert "l1_hit_rate" not in verdict.diagnosis.base_counters
+
+
 def test_a_device_without_counters_says_so(tmp_path):
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)}, explain=True)
     [verdict] = result.verdicts

@@ -57,8 +57,6 @@ def attribute(verdict: Verdict) -> Attribution | None:
     """Return the cause of a case's outcome, or None where the measurements show no cause.
 
     The cause of an invalid case is the gate that made it invalid.
-
-    The cause of an invalid case is the gate that made it so.
     """
     time, status = verdict.time, verdict.status
     if status == "invalid":

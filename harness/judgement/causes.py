@@ -74,10 +74,10 @@ def causes(base: Counters, head: Counters, slowdown: float) -> tuple[Cause, ...]
     found = [*_of_memory(sides), *_of_shared(sides), *_of_arithmetic(sides), *_of_instructions(sides)]
     found += [*_of_waits(sides), *_of_occupancy(sides)]
     largest: dict[CauseKind, Cause] = {}
-    for cause in found:
-        if cause.share >= LEAST_SHARE and cause.share > largest.get(cause.kind, cause).share - 1e-9:
-            largest[cause.kind] = cause
-    return tuple(sorted(largest.values(), key=lambda cause: -cause.share))
+    for cause in sorted(found, key=lambda cause: -cause.share):
+        if cause.share >= LEAST_SHARE:
+            largest.setdefault(cause.kind, cause)
+    return tuple(largest.values())
 
 
 class _Sides:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -48,6 +49,8 @@ from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
 from harness.suite.suite_files import tree_sha256
 from harness.system.file_access import commands_told, reaches_beside
+
+T = TypeVar("T")
 
 MOST_QUADS = 10
 TIME_S = 0.3
@@ -373,26 +376,34 @@ class PairBench:
 
     def solo(self, request: protocol.RunAlone) -> dict[SideName, Alone]:
         """Run each side by itself, in random order, long enough for its power to show."""
-        rng = random.Random(request.order_seed)  # noqa: S311
-        with self.placed(request, rng) as (buffers, sides):
-            base, head = sides["base"], sides["head"]
-            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
-            self.report("solo")
-            return {
-                side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(buffers))
-                for side in rng.sample([base, head], 2)
-            }
+
+        def run(subject: Subject, data: Restoring) -> Alone:
+            return run_alone(self.device, subject, request.duration_s, data)
+
+        return self._each_alone(request, "solo", run)
 
     def count(self, request: protocol.CountEvents) -> dict[SideName, dict[str, float]]:
         """Return hardware counters of each side: medians of a few launches, as they were judged."""
+
+        def count(subject: Subject, data: Restoring) -> dict[str, float]:
+            return self._counted(subject, data, request.l2)
+
+        return self._each_alone(request, "count", count)
+
+    def _each_alone(
+        self,
+        request: protocol.RunAlone | protocol.CountEvents,
+        stage: str,
+        measure: Callable[[Subject, Restoring], T],
+    ) -> dict[SideName, T]:
+        """Measure each side by itself, in random order, on the same data."""
         rng = random.Random(request.order_seed)  # noqa: S311
         with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
             buffers.write(self.checker.inputs(head.prepared.case, request.seed))
-            self.report("count")
+            self.report(stage)
             return {
-                side.name: self._counted(side.subject, Restoring(buffers), request.l2)
-                for side in rng.sample([base, head], 2)
+                side.name: measure(side.subject, Restoring(buffers)) for side in rng.sample([base, head], 2)
             }
 
     def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> dict[str, float]:
@@ -406,7 +417,9 @@ class PairBench:
                 self.device.flush_l2()
 
         found = [self.device.count(prepare, run) for _ in range(COUNTED_LAUNCHES)]
-        return {name: median(each[name] for each in found) for name in found[0]}
+        medians = {name: median(each[name] for each in found) for name in found[0]}
+        # The hit rate of a cache that nothing asked is not a number.
+        return {name: value for name, value in medians.items() if math.isfinite(value)}
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []

@@ -354,11 +354,11 @@ class Comparing(PairSession):
         self.observer.process(self._processes + 1, len(found), "explain")
         for entry in found:
             self.observer.started(entry.pair.id)
-            entry.trial.diagnosis = self._explanation(entry)
+            entry.trial.diagnosis = self._diagnosis(entry)
             self.observer.measured(entry.pair.id)
         self.leave()
 
-    def _explanation(self, entry: CaseEntry) -> Diagnosis:
+    def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
         if entry.in_turns:
             return Diagnosis(problem="Counters are read of kernels, and this is a function of the host's.")
         request = protocol.CountEvents(

@@ -12,7 +12,7 @@ import ctypes
 import functools
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -178,16 +178,16 @@ def _explained(library: Any, function: str, code: int) -> str:
 def counted(
     index: int,
     context: int,
-    metrics_of: Callable[[str], Sequence[str]],
+    metrics_of: Callable[[str], Mapping[str, str]],
     prepare: Callable[[], object],
     run: Callable[[], object],
 ) -> dict[str, float]:
-    """Return the values of metrics over what `run` has the card do, by NVIDIA's name.
+    """Return counters of what `run` has the card do.
 
     Args:
         index: The card's number, as CUDA counts.
         context: The handle of its context, which is current.
-        metrics_of: Returns the metrics for a chip, such as GH100.
+        metrics_of: Returns the metrics of a chip, such as GH100, by the names that the result has.
         prepare: Called before each pass, outside of what is counted.
         run: Called in each pass. It returns once the card has ended its work.
 
@@ -200,7 +200,7 @@ def counted(
         stack.callback(_call, "cuptiProfilerDeInitialize")
         chip = _call("cuptiDeviceGetChipName", index=index).chip
         wanted = metrics_of(chip.decode())
-        names = (ctypes.c_char_p * len(wanted))(*[name.encode() for name in wanted])
+        names = (ctypes.c_char_p * len(wanted))(*[name.encode() for name in wanted.values()])
         metrics = {"metrics": ctypes.addressof(names), "count": len(wanted)}
 
         availability = _availability(context)

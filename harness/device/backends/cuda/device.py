@@ -308,17 +308,8 @@ class CudaDevice(Device):
             enqueue()
             self.synchronize()
 
-        chip_metrics: dict[str, str] = {}
-
-        def metrics(chip: str) -> list[str]:
-            chip_metrics.update(counters.metrics_of(chip))
-            return [*chip_metrics.values()]
-
-        context = int(self.context.handle)
-        found = cupti.counted(
-            self.index, context, metrics, functools.partial(alone, prepare), functools.partial(alone, run)
-        )
-        return {name: found[metric] for name, metric in chip_metrics.items()}
+        each = functools.partial(alone, prepare), functools.partial(alone, run)
+        return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, *each)
 
     @functools.cached_property
     def _helpers(self) -> Any:
