@@ -154,7 +154,7 @@ def test_a_device_without_counters_says_so(tmp_path):
     [verdict] = result.verdicts
     assert verdict.status == "regression"
     assert verdict.diagnosis is not None
-    assert verdict.diagnosis.problem == "The harness reads no hardware counters by null."
+    assert verdict.diagnosis.problem == "The harness reads no hardware counters with the backend null."
     assert verdict.diagnosis.problem in sentence(verdict)
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
     assert result.verdicts[0].diagnosis is None

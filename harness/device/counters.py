@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STALL = "stalled_"
-"""How the names begin of the cycles in which warps waited, summed over warps, by reason."""
+"""Beginning of the names of stall counters: cycles that warps waited for one reason, summed over warps."""
 _REASONS = (
     "barrier",
     "branch_resolving",
@@ -66,7 +66,7 @@ _METRICS: Mapping[str, str] = {
 }
 
 _NO_DRAM = dict.fromkeys(("dram_read_bytes", "dram_written_bytes", "dram_busy"))
-"""Chips with a processor beside the card share its memory, and count none of it."""
+"""Integrated chips share the processor's memory, and have no counters of it."""
 _DRAM = {"dram_read_bytes": "dram__bytes_op_read.sum", "dram_written_bytes": "dram__bytes_op_write.sum"}
 _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
     "TU": {"stalled_gmma": None},
@@ -77,7 +77,7 @@ _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
     **dict.fromkeys(("GA10B", "GB10B", "GB10C", "GB20B", "GB20C"), _NO_DRAM),
     "GR": {**_DRAM, "stalled_gmma": None, "stalled_imc_miss": None, "stalled_tex_throttle": None},
 }
-"""Counters of chips whose names begin so: another name, or None where the chip has no such counter."""
+"""By the beginning of a chip's name: the counters with another name there, or None for a missing counter."""
 
 
 def metrics_of(chip: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ _SEEN = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Stalls and units by which the same work is late."""
+    """Stalls that last longer, and units that are busier, when one kind of work takes longer."""
 
     stalls: tuple[str, ...]
     units: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ _FETCH = _Group(("no_instruction", "branch_resolving", "imc_miss"))
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """An amount that grew, which may have cost time of a group."""
+    """An amount that grew from base to head, and may explain the time of a group."""
 
     kind: CauseKind
     growth: float
-    """Growth over what base has of the like: the weight among amounts of one group."""
+    """Growth relative to base. Amounts of one group divide its share by their growth."""
     message: str
 
 

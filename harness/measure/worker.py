@@ -314,7 +314,7 @@ class Worker:
 
 
 before_forks = look_ahead
-"""Called once in a process that has imported this module and makes forks of itself."""
+"""A process that forks workers calls this once, after it has imported this module."""
 
 
 def main() -> int:

@@ -360,7 +360,9 @@ class Comparing(PairSession):
 
     def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
         if entry.in_turns:
-            return Diagnosis(problem="Counters are read of kernels, and this is a function of the host's.")
+            return Diagnosis(
+                problem="Counters are read for kernels, and this case is a function on the host."
+            )
         request = protocol.CountEvents(
             pair=entry.pair,
             seed=self.settings.seed,

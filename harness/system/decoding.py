@@ -2,7 +2,7 @@
 
 msgspec looks at a type when it first decodes it, and keeps what it finds. Two threads that have it look at
 one type at once end the process: one uses what the other has half done (a segmentation fault, msgspec 0.22).
-So everything of the harness that decodes to a type does it here, and a lock lets one thread look at a time.
+All typed decoding of the harness goes through this module, where a lock lets one thread look at a time.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Device(Protocol):
         Both are called several times, `prepare` outside of what is counted. Raises MeasureError where the
         device has no counters, or does not let this user read them.
         """
-        raise MeasureError(f"The harness reads no hardware counters by {self.info.backend}.")
+        raise MeasureError(f"The harness reads no hardware counters with the backend {self.info.backend}.")
 
     def canary(self) -> Timing | None:
         """Enqueue and time a small kernel that never changes, to see disturbances; None without one."""
