@@ -361,7 +361,7 @@ class Comparing(PairSession):
     def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
         if entry.in_turns:
             return Diagnosis(
-                problem="Counters are read for kernels, and this case is a function on the host."
+                problem="Counters are read for kernels; this case is a host function."
             )
         request = protocol.CountEvents(
             pair=entry.pair,
