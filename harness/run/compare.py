@@ -360,9 +360,7 @@ class Comparing(PairSession):
 
     def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
         if entry.in_turns:
-            return Diagnosis(
-                problem="Counters are read for kernels; this case is a host function."
-            )
+            return Diagnosis(problem="Counters are read for kernels; this case is a host function.")
         request = protocol.CountEvents(
             pair=entry.pair,
             seed=self.settings.seed,
