@@ -184,7 +184,7 @@ def own_environment(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path
     }
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
+            foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name in ("CI", "COLUMNS")
             if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
                 patch.delenv(name)
         for name, value in settings.items():

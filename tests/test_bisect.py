@@ -429,7 +429,6 @@ class Bisected(Done):
 
 @pytest.fixture
 def bisect(capsys, monkeypatch, tmp_path):
-    monkeypatch.delenv("CI", raising=False)
     call = caller(capsys, monkeypatch, Bisected)
 
     def run(repository: Path, *more: str, case: str = "toy.plain@64", text: bool = False) -> Bisected:

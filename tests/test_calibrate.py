@@ -237,7 +237,6 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
     script = write_null_script(tmp_path / "script.json", {"noise": {"kind": "quiet", "seed": 1}})
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", script)
     return Bench(tmp_path, {"one": takes(MS), "two": takes(2 * MS)})

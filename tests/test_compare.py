@@ -103,11 +103,6 @@ def breaks(fault: str) -> str:
     return f"#define NULL_DEVICE_FAULT {fault}"
 
 
-@pytest.fixture(autouse=True)
-def plain(monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
-
-
 def compare(
     folder, base: Mapping[str, str], head: Mapping[str, str], prepare=None, **settings: Any
 ) -> tuple[ComparisonResult, Watching, Comparing]:

@@ -91,12 +91,6 @@ class Compared(Done):
         }
 
 
-@pytest.fixture(autouse=True)
-def no_ci(monkeypatch):
-    """Twins are measured where CI is set; the tests themselves may run there."""
-    monkeypatch.delenv("CI", raising=False)
-
-
 @pytest.fixture
 def harness(capsys, monkeypatch):
     """Calls `harness` in this process."""
@@ -115,7 +109,6 @@ def whole(tmp_path_factory, repository):
     folder = tmp_path_factory.mktemp("whole")
     script = write_null_script(folder / "script.json", {"noise": {"kind": "quiet", "seed": 1}})
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("CI", raising=False)
         patch.setenv("HARNESS_NULL_SCRIPT", script)
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
         done = run_command(

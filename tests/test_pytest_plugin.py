@@ -123,8 +123,7 @@ class Bed:
         """Whether pytest runs as a process of its own: with other packages, or signals."""
         self.server = programs
         self.root = pytester.path
-        for name in ("CI", "PYTEST_XDIST_WORKER"):
-            monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
         monkeypatch.setenv("PYTEST_ADDOPTS", PYTEST_OPTIONS)  # pytester has removed it
         self.columns(200)
         monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)

@@ -57,11 +57,6 @@ suite = Suite("toy", Twice(), headline="GB/s", kernels=[
 """
 
 
-@pytest.fixture(autouse=True)
-def no_ci(monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
-
-
 def test_toolchains_are_told_by_what_sets_them_apart():
     def told(base: str, head: str) -> tuple[str, str] | None:
         toolchains = {"base": SimpleNamespace(compiler=base), "head": SimpleNamespace(compiler=head)}

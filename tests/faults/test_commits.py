@@ -23,7 +23,6 @@ from tests import toy
 from tests.conftest import Project
 from tests.support import (
     IMPORT_PATH,
-    caller,
     commit,
     device_is_missing,
     git,
@@ -37,12 +36,6 @@ pytestmark = pytest.mark.fault
 
 NULL = ("--device", "null")
 OUTSIDE = "out of the repository: what it leads to is in no commit."
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -92,7 +92,6 @@ class Project:
 
 @pytest.fixture
 def project(capsys, monkeypatch, tmp_path):
-    monkeypatch.delenv("CI", raising=False)
     return Project(tmp_path / "project", caller(capsys, monkeypatch))
 
 

@@ -56,8 +56,7 @@ NULL = ("--device", "null")
 
 @pytest.fixture
 def harness(capsys, monkeypatch, own_cache) -> Harness:
-    """Calls `harness` in this process, on a terminal's 80 columns, and not as a CI job."""
-    monkeypatch.delenv("CI", raising=False)  # it turns on a comparison's test of itself
+    """Calls `harness` in this process, on a terminal's 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     return caller(capsys, monkeypatch)
 
