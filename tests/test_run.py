@@ -47,7 +47,7 @@ FAULTS = {
     "unwritten": ("wrong-result", "32 of 32 elements of y are wrong"),
     "overrun": ("wrong-result", "wrote outside its arrays"),
     "crash": ("crashed", "SIGSEGV while verifying"),
-    "hang": ("timed-out", "No answer within 5 s while verifying"),
+    "hang": ("timed-out", "No answer within 10 s while verifying"),
     "error": ("launch-refused", "fail this launch"),
     "memory": ("out-of-memory", "run out of memory"),
 }
@@ -112,7 +112,7 @@ def faulty(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_NULL_SCRIPT", write_null_script(folder / "script.json", script))
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
-        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=5.0, results=folder / "results")
+        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=10.0, results=folder / "results")
     return result, observer
 
 
@@ -350,7 +350,7 @@ def test_what_a_suite_prints_does_not_break_the_protocol(tmp_path):
 
 def test_a_suite_that_reads_standard_input_does_not_swallow_requests(tmp_path):
     text = LADDER.replace("return 2 * x", "import sys; sys.stdin.read(); return 2 * x")
-    result, _ = run_all(ladder(tmp_path / "tiny", ["one"], text), timeout_s=5.0)
+    result, _ = run_all(ladder(tmp_path / "tiny", ["one"], text), timeout_s=20.0)
     assert [row.status for row in result.rows] == ["measured"]
 
 
