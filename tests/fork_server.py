@@ -39,6 +39,8 @@ from tests.forked_command import NO_BYTECODE, SEED, read_at_start
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPERVISOR = supervisor.__file__
+GARBAGE = 100_000
+"""Objects that are made between two looks for garbage. Python looks every 700."""
 WORKERS = ("harness.measure.worker", "harness.suite.suite_server")
 PROGRAMS = (
     *WORKERS,
@@ -362,6 +364,7 @@ def main(number: str, *modules: str) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(GARBAGE)
     if len(threads := os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
         sys.exit(f"The imported modules have {len(threads)} threads. A fork has one: leave a module out.")
     serve(socket.socket(fileno=int(number)), modules, installed)

@@ -243,9 +243,9 @@ def test_a_session_without_gpu_tests_is_as_it_was(beds):
     assert "gpu" not in saved["machine_info"]
 
 
-def test_fixtures_and_parameters_of_another_project_that_have_our_names_are_its_own(beds):
-    beds.tests(OWN_NAMES)
-    saved = beds.saved(device=None)["benchmarks"]
+def test_fixtures_and_parameters_of_another_project_that_have_our_names_are_its_own(bed):
+    bed.tests(OWN_NAMES)
+    saved = bed.saved(device=None)["benchmarks"]
     assert saved["test_time"]["stats"]["min"] > 0
 
 
@@ -381,16 +381,16 @@ def test_histograms_are_drawn(bed, pygal):
     assert "test_kernel[toy.plain@64]" in (bed.root / "drawn-toy@64.svg").read_text()
 
 
-def test_a_users_own_benchmark_marker_wins_but_for_the_clock(beds):
-    beds.toy()
-    beds.tests(
+def test_a_users_own_benchmark_marker_wins_but_for_the_clock(bed):
+    bed.toy()
+    bed.tests(
         "import time, pytest\n"
         "pytestmark = pytest.mark.benchmark(group='all', timer=time.time)\n"
         "def test_module(gpu_benchmark, gpu_case):\n    gpu_benchmark(gpu_case)\n"
         "@pytest.mark.benchmark(group='own', disable_gc=True)\n"
         "def test_function(gpu_benchmark, gpu_case):\n    gpu_benchmark(gpu_case)\n"
     )
-    found = beds.saved("-Werror", "-k", "plain")["benchmarks"]
+    found = bed.saved("-Werror", "-k", "plain")["benchmarks"]
     assert {name: (each["group"], each["options"]["disable_gc"]) for name, each in found.items()} == {
         "test_module[toy.plain@64]": ("all", False),
         "test_function[toy.plain@64]": ("own", True),
@@ -671,21 +671,21 @@ GONE = (
 )
 
 
-def test_a_benchmark_that_is_gone_fails_the_gate(beds):
-    beds.toy()
-    beds.tests(name="test_gone.py")
-    beds.run("--benchmark-save=one").assert_outcomes(passed=4)
-    (beds.root / "benchmarks/test_gone.py").unlink()
+def test_a_benchmark_that_is_gone_fails_the_gate(bed):
+    bed.toy()
+    bed.tests(name="test_gone.py")
+    bed.run("--benchmark-save=one").assert_outcomes(passed=4)
+    (bed.root / "benchmarks/test_gone.py").unlink()
     suite = toy.SUITE.replace('"plain", "plain.cu"', '"renamed", "plain.cu", entry="plain"')
-    write_files(beds.root, {"kernels/toy/suite.py": suite})
+    write_files(bed.root, {"kernels/toy/suite.py": suite})
     gate = ("--benchmark-compare", "--perf-gate", "-Werror", "--benchmark-disable")
-    done = beds.run(*gate)
+    done = bed.run(*gate)
     done.assert_outcomes(passed=2, failed=3)
     assert set(failures(done).values()) == {GONE}
     assert f"FAILED {KERNEL}[toy.plain@64]" in told(done)
     assert "FAILED benchmarks/test_gone.py::test_kernel[toy.tiled@64]" in told(done)
     # Without the gate nobody asks for it.
-    beds.run("--benchmark-compare", "--benchmark-disable").assert_outcomes(passed=2)
+    bed.run("--benchmark-compare", "--benchmark-disable").assert_outcomes(passed=2)
 
 
 def test_what_is_not_asked_for_is_not_gone(bed):
