@@ -120,6 +120,16 @@ class Launch:
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
     steps: tuple[Launch, ...] = ()
     """The launches of the kernels that run after it in one launch of the case."""
+    cooperative: bool = False
+    """True where its blocks may wait for one another, so that all of them are resident at once."""
+    cluster: Extent3 | None = None
+    """Blocks of a cluster, x first; None where the launch names none."""
+
+    @property
+    def attributes(self) -> str:
+        """The attributes in words, such as ``cooperative, cluster 2x1x1``; empty for a plain launch."""
+        cluster = f"cluster {'x'.join(map(str, self.cluster))}" if self.cluster else ""
+        return ", ".join(filter(None, ("cooperative" if self.cooperative else "", cluster)))
 
     @property
     def in_parts(self) -> bool:

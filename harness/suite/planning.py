@@ -151,6 +151,8 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
     launch = dataclasses.replace(
         _shape(kernel, kernel, "", case),
         dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
+        cooperative=kernel.cooperative,
+        cluster=None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case),
         steps=tuple(
             dataclasses.replace(
                 _shape(kernel, step, f" of {step.entry}", case),
