@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import math
 import re
+import shutil
+import subprocess
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.device.backends import nvcc
 from harness.device.backends.base import Stamp
 from harness.device.backends.cuda import device as cuda_device
 from harness.device.backends.cuda import driver, libcuda
@@ -387,7 +393,7 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> int:
             self.asked[name] = [getattr(each, "value", each) for each in arguments]
-            if name == "cuOccupancyMaxActiveBlocksPerMultiprocessor":
+            if name.startswith("cuOccupancyMaxActive"):
                 arguments[0]._obj.value = 6
             return 218 if name == self.failing else 0
 
@@ -416,7 +422,7 @@ def test_the_driver_is_asked_how_many_blocks_stay_resident(monkeypatch, shared, 
 
 def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
     library = Library(failing="cuModuleGetFunction")
-    with pytest.raises(LaunchError, match=r"how many blocks of wave stay resident: cuModuleGetFunction gave"):
+    with pytest.raises(LaunchError, match=r"wave: cuModuleGetFunction gave 218"):
         resident(monkeypatch, library)
     assert "cuModuleUnload" in library.asked
 
@@ -424,3 +430,102 @@ def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
 def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
     assert resident(monkeypatch, Library(), image=None) is None
     assert resident(monkeypatch, None) is None
+
+
+ATTRIBUTES = replace(LAUNCH, grid=(8, 4, 1), cooperative=True, cluster=(8, 2, 1))
+
+
+def test_a_launch_with_attributes_is_the_drivers_own(monkeypatch):
+    library = Library()
+    monkeypatch.setattr(libcuda, "_library", lambda: library)
+    device: Any = object.__new__(CudaDevice)
+    device.stream = SimpleNamespace(handle=7)
+    parameters = ((0, 8), (8, 4))
+    built = CudaBuilt(image=(b"cubin", "wave"), name="wave", parameters=parameters)
+    with pytest.raises(LaunchError, match="parameters of 8, 4 bytes and is given arguments of 8 bytes"):
+        device._enqueue(built, ATTRIBUTES, [np.uintp(5)])
+    for _ in range(2):
+        device._enqueue(built, ATTRIBUTES, [np.uintp(2**40 + 5), np.int32(-3)])
+    assert library.asked["cuFuncSetAttribute"][1:] == [14, 1]  # 16 blocks are more than any card must have
+    gc.collect()
+    config, _, pointers, extra = library.asked["cuLaunchKernelEx"]
+    made = config._obj
+    assert ([*made.grid], [*made.block], made.shared_bytes, made.stream) == ([8, 4, 1], [1, 1, 1], 0, 7)
+    told = {each.id: [*each.value][:3] for each in made.attributes[: made.attribute_count]}
+    assert told == {2: [1, 0, 0], 4: [8, 2, 1]}
+    assert (len(pointers), extra) == (2, None)
+    assert "cuModuleUnload" not in library.asked
+    del built
+    assert "cuModuleUnload" in library.asked
+
+
+def test_arguments_are_where_the_driver_looks(monkeypatch):
+    library, seen = Library(), []
+
+    def launch(config: Any, handle: Any, pointers: Any, extra: Any) -> int:
+        seen.extend(ctypes.string_at(at, size) for at, size in zip(pointers, (8, 2, 3), strict=True))
+        return 0
+
+    library.cuLaunchKernelEx = launch
+    arguments = [np.uintp(2**40 + 5).tobytes(), np.float16(1).tobytes(), b"a\0b"]
+    libcuda.DriverFunction(library, b"cubin", "wave").launch(ATTRIBUTES, arguments, 0)
+    assert seen == arguments
+
+
+def test_a_card_is_asked_for_clusters(monkeypatch):
+    monkeypatch.setattr(libcuda, "_library", Library)
+    device: Any = object.__new__(CudaDevice)
+    device.info = SimpleNamespace(compute_units=10)
+    built = CudaBuilt(image=(b"cubin", "wave"))
+    assert device.resident_grid(built, ATTRIBUTES) == 6 * 16
+    assert device.resident_grid(built, replace(ATTRIBUTES, cluster=None)) == 6 * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [(b"too many blocks in cooperative launch", LaunchError), (b"an illegal memory", KernelError)],
+)
+def test_a_refused_launch_says_what_the_driver_says(text, error):
+    library = Library(failing="cuLaunchKernelEx")
+
+    def told(code: int, words: Any) -> int:
+        words._obj.value = text
+        return 0
+
+    library.cuGetErrorString = told
+    kernel = libcuda.DriverFunction(library, b"cubin", "wave")
+    with pytest.raises(error, match=rf"wave: cuLaunchKernelEx gave 218 \({text.decode()}"):
+        kernel.launch(ATTRIBUTES, [], 0)
+
+
+def test_structures_lie_as_the_drivers_header_says(tmp_path):
+    headers = [Path(each).resolve().parents[1] / "include" for each in nvcc.paths()]
+    include = next((each for each in headers if (each / "cuda.h").is_file()), None)
+    if include is None or not (compiler := shutil.which("cc") or shutil.which("gcc")):
+        pytest.skip("there is no C compiler, or no cuda.h")
+    of_driver = {
+        "grid": "gridDimX",
+        "block": "blockDimX",
+        "shared_bytes": "sharedMemBytes",
+        "stream": "hStream",
+    }
+    of_driver |= {"attributes": "attrs", "attribute_count": "numAttrs"}
+    config, attribute = libcuda.LaunchConfig, libcuda.LaunchAttribute
+    values = {
+        "sizeof(CUlaunchConfig)": ctypes.sizeof(config),
+        "sizeof(CUlaunchAttribute)": ctypes.sizeof(attribute),
+        "offsetof(CUlaunchAttribute, value)": attribute.value.offset,
+        "offsetof(CUlaunchAttributeValue, cooperative)": 0,
+        "offsetof(CUlaunchAttributeValue, clusterDim)": 0,
+        "CU_LAUNCH_ATTRIBUTE_COOPERATIVE": libcuda._COOPERATIVE,
+        "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION": libcuda._CLUSTER_DIMENSION,
+        "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED": libcuda._NON_PORTABLE_CLUSTER,
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": libcuda._MAX_DYNAMIC_SHARED,
+    }
+    values |= {
+        f"offsetof(CUlaunchConfig, {of_driver[name]})": getattr(config, name).offset
+        for name, _ in config._fields_
+    }
+    lines = [f'_Static_assert({each} == {value}, "");' for each, value in values.items()]
+    (tmp_path / "a.c").write_text("\n".join(["#include <stddef.h>", "#include <cuda.h>", *lines, ""]))
+    subprocess.run([compiler, "-fsyntax-only", f"-I{include}", "a.c"], cwd=tmp_path, check=True)
