@@ -460,7 +460,8 @@ def test_a_launch_with_attributes_is_the_drivers_own(monkeypatch):
 
 
 def test_arguments_are_where_the_driver_looks(monkeypatch):
-    library, seen = Library(), []
+    library: Any = Library()
+    seen: list[bytes] = []
 
     def launch(config: Any, handle: Any, pointers: Any, extra: Any) -> int:
         seen.extend(ctypes.string_at(at, size) for at, size in zip(pointers, (8, 2, 3), strict=True))
@@ -486,7 +487,7 @@ def test_a_card_is_asked_for_clusters(monkeypatch):
     [(b"too many blocks in cooperative launch", LaunchError), (b"an illegal memory", KernelError)],
 )
 def test_a_refused_launch_says_what_the_driver_says(text, error):
-    library = Library(failing="cuLaunchKernelEx")
+    library: Any = Library(failing="cuLaunchKernelEx")
 
     def told(code: int, words: Any) -> int:
         words._obj.value = text

@@ -217,12 +217,6 @@ class Kernel:
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
     that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
     or be GLSL with uniforms x0 and y0."""
-    cooperative: bool = False
-    """True for a cooperative launch, in which blocks can wait for their whole grid, `this_grid().sync()`. The
-    grid must fit the card at once. Such a kernel is CUDA only."""
-    cluster: Geometry | None = None
-    """Blocks of a cluster, x first, that the launch names; from sm_90. None also for a kernel that names its
-    own by `__cluster_dims__`. Such a kernel is CUDA only."""
     tune: Tuning | None = None
     library: bool = False
     """True for a vendor's own kernel, which the others are compared with."""
@@ -235,6 +229,12 @@ class Kernel:
     """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
     further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
     anything."""
+    cooperative: bool = False
+    """True for a cooperative launch, in which blocks can wait for their whole grid, `this_grid().sync()`. The
+    grid must fit the card at once. Such a kernel is CUDA only."""
+    cluster: Geometry | None = None
+    """Blocks of a cluster, x first, that the launch names; from sm_90. None also for a kernel that names its
+    own by `__cluster_dims__`. Such a kernel is CUDA only."""
 
     def __post_init__(self) -> None:
         check_identifier("Kernel", self.name)
