@@ -393,6 +393,7 @@ def test_what_may_use_tensor_cores(text, may):
         pytest.param("scaled<256>(x);", id="in a template"),
         pytest.param("cudaCGSynchronizeGrid(handle, 0);", id="of the runtime"),
         pytest.param("auto g = this_grid();\n#if __CUDA_ARCH__ >= 700\ng.sync();\n#endif\n", id="for cards"),
+        pytest.param("newer(x);", id="for cards, with a stub for others"),
         pytest.param("if (n) { x[0] = 1; } cg::sync(cg::this_grid()); if (n) x[1] = 2;", id="between ifs"),
     ],
 )
@@ -439,6 +440,11 @@ WAITING = """\
 namespace cg = cooperative_groups;
 __device__ void everyone(const cg::grid_group &all) { all.sync(); }
 template <int N> __device__ void scaled(float *x) noexcept { everyone(cg::this_grid()); }
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 900)
+__device__ void newer(float *x) { cg::this_grid().sync(); }
+#else
+__device__ void newer(float *x) { assert(false); }
+#endif
 __device__ void both(cg::grid_group g) { g.sync(); }
 __device__ void both(float *x) { x[0] = 1; }
 extern "C" __global__ void __launch_bounds__(256) one(float *x, int n) { BODY }

@@ -26,6 +26,8 @@ _GUARD = re.compile(r"#[ \t]*ifndef[ \t]+(\w+)[^\n]*\s+#[ \t]*define[ \t]+\1\b")
 _WORD = re.compile(r"[^\W\d]\w*")
 _AFTER_PARAMETERS = {"const", "noexcept", "override", "final"}
 _STATEMENTS = {"for", "while", "catch"}
+_OTHER = -1
+"""Mark of the branch of a condition whose first branch is taken."""
 _NAMESPACE = {"cg", "cooperative_groups", "::"}
 
 
@@ -67,23 +69,27 @@ def grid_waiters(text: str) -> frozenset[str]:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Yield the code without comments, texts and directives."""
+    """Yield the code without comments, texts, directives, and the other branch of a condition that is met.
+
+    A condition of the form `__CUDA_ARCH__ >= 900` counts as met.
+    """
     guards = {*_GUARD.findall(text)}
     conditions: list[int] = []
     for match in _TOKEN.finditer(text):
         directive = _CONDITION.match(match["directive"] or "")
         if directive is None:
-            if match["code"]:
+            if match["code"] and _OTHER not in conditions:
                 yield _Token(match["code"], tuple(filter(None, conditions)))
             continue
         word, rest = directive[1], directive[2].strip()
         if word.startswith("if"):
-            is_decided = "__CUDA_ARCH__" in rest or rest == "1" or (word == "ifndef" and rest in guards)
-            conditions.append(0 if is_decided else match.start() + 1)
+            is_of_card = "__CUDA_ARCH__" in rest and "<" not in rest
+            is_met = is_of_card or rest == "1" or (word == "ifndef" and rest in guards)
+            conditions.append(0 if is_met else match.start() + 1)
         elif conditions and word == "endif":
             conditions.pop()
         elif conditions:
-            conditions[-1] = match.start() + 1
+            conditions[-1] = match.start() + 1 if conditions[-1] > 0 else _OTHER
 
 
 def _functions(tokens: Sequence[_Token]) -> Iterator[_Function]:
