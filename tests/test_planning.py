@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest.mock import Mock
 
 import pytest
 
@@ -208,6 +209,10 @@ def test_launch_attributes_are_of_the_case():
     launch = launch_of(made, Case("s", "k", {"n": 8}))
     assert (launch.cooperative, launch.cluster) == (True, (2, 2, 1))
     assert launch.attributes == "cooperative, cluster 2x2x1"
+    asking = dataclasses.replace(made, grid=lambda c: 4 * c.resident_blocks)
+    resident = Mock(return_value=2)
+    assert launch_of(asking, Case("s", "k", {"n": 8}, device_facts=CARD), resident).grid == (8, 1, 1)
+    assert resident.call_args.args[0].attributes == ""  # one block is no whole cluster
     assert launch_of(kernel(), Case("s", "k", {"n": 8})).attributes == ""
     with pytest.raises(SuiteError, match=r"has cluster 0\.5; expected one to three integers"):
         launch_of(kernel(cluster=0.5), Case("s", "k", {"n": 8}))

@@ -151,8 +151,6 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
     launch = dataclasses.replace(
         _shape(kernel, kernel, "", case),
         dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
-        cooperative=kernel.cooperative,
-        cluster=None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case),
         steps=tuple(
             dataclasses.replace(
                 _shape(kernel, step, f" of {step.entry}", case),
@@ -167,7 +165,8 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
         if resident is None or case.device_facts is None:
             raise
         grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
-    return dataclasses.replace(launch, grid=grid)
+    cluster = None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case)
+    return dataclasses.replace(launch, grid=grid, cooperative=kernel.cooperative, cluster=cluster)
 
 
 def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:

@@ -231,6 +231,8 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
         yield refused
     if kernel.capability is not None and capability < kernel.capability:
         yield Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
+    if kernel.cluster is not None and capability < (9, 0):
+        yield Refusal("needs-capability", f"{name} needs sm_90, for its clusters.")
     if kernel.arch and not is_for(kernel.arch, capability):
         yield Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
 
