@@ -435,42 +435,78 @@ def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
 ATTRIBUTES = replace(LAUNCH, grid=(8, 4, 1), cooperative=True, cluster=(8, 2, 1))
 
 
-def test_a_launch_with_attributes_is_the_drivers_own(monkeypatch):
-    library = Library()
-    monkeypatch.setattr(libcuda, "_library", lambda: library)
+DRIVER = """
+#include <cuda.h>
+
+static int allowed;
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) { return !(module && image); }
+CUresult cuModuleUnload(CUmodule module) { return 0; }
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    *function = (CUfunction)(1ull << 40);
+    return name[0] != 'w';
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    allowed += attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value == 1;
+    allowed += attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value == 50000;
+    return 0;
+}
+CUresult cuGetErrorString(CUresult error, const char **text) { *text = "of the test"; return 0; }
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    const CUlaunchAttribute *cooperative = config->attrs, *cluster = config->attrs + 1;
+    if (function != (CUfunction)(1ull << 40)) return 9;
+    if (config->gridDimX != 8 || config->gridDimY != 4 || config->gridDimZ != 1) return 1;
+    if (config->blockDimX != 32 || config->blockDimY != 2 || config->blockDimZ != 3) return 2;
+    if (config->sharedMemBytes != 50000 || config->hStream != (CUstream)7 || config->numAttrs != 2) return 3;
+    if (cooperative->id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || cooperative->value.cooperative != 1) return 4;
+    if (cluster->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION || cluster->value.clusterDim.x != 8) return 5;
+    if (cluster->value.clusterDim.y != 2 || cluster->value.clusterDim.z != 1) return 6;
+    if (*(unsigned long long *)parameters[0] != (1ull << 40) + 5 || *(int *)parameters[1] != -3) return 7;
+    return extra || allowed != 2 ? 8 : ((char *)parameters[2])[2] - 'c';
+}
+"""
+"""A driver's library, compiled with the driver's own header: each check has a code of its own."""
+
+
+@pytest.fixture(scope="module")
+def compiled_driver(tmp_path_factory):
+    headers = (Path(each).resolve().parents[1] / "include" for each in nvcc.paths())
+    include = next((each for each in headers if (each / "cuda.h").is_file()), None)
+    if include is None or not (compiler := shutil.which("cc")):
+        pytest.skip("there is no C compiler, or no cuda.h")
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.c").write_text(DRIVER)
+    options = ["-shared", "-fPIC", f"-I{include}", "-o", "driver.so", "driver.c"]
+    subprocess.run([compiler, *options], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "driver.so"))
+
+
+def test_a_launch_with_attributes_is_the_drivers_own(compiled_driver, monkeypatch):
+    monkeypatch.setattr(libcuda, "_library", lambda: compiled_driver)
     device: Any = object.__new__(CudaDevice)
     device.stream = SimpleNamespace(handle=7)
-    parameters = ((0, 8), (8, 4))
+    parameters = ((0, 8), (8, 4), (12, 3))
     built = CudaBuilt(image=(b"cubin", "wave"), name="wave", parameters=parameters)
-    with pytest.raises(LaunchError, match="parameters of 8, 4 bytes and is given arguments of 8 bytes"):
-        device._enqueue(built, ATTRIBUTES, [np.uintp(5)])
+    launch = replace(ATTRIBUTES, block=(32, 2, 3), dynamic_shared_bytes=50_000)
+    with pytest.raises(LaunchError, match="parameters of 8, 4, 3 bytes and is given arguments of 8 bytes"):
+        device._enqueue(built, launch, [np.uintp(5)])
     for _ in range(2):
-        device._enqueue(built, ATTRIBUTES, [np.uintp(2**40 + 5), np.int32(-3)])
-    assert library.asked["cuFuncSetAttribute"][1:] == [14, 1]  # 16 blocks are more than any card must have
-    gc.collect()
-    config, _, pointers, extra = library.asked["cuLaunchKernelEx"]
-    made = config._obj
-    assert ([*made.grid], [*made.block], made.shared_bytes, made.stream) == ([8, 4, 1], [1, 1, 1], 0, 7)
-    told = {each.id: [*each.value][:3] for each in made.attributes[: made.attribute_count]}
-    assert told == {2: [1, 0, 0], 4: [8, 2, 1]}
-    assert (len(pointers), extra) == (2, None)
+        device._enqueue(built, launch, [np.uintp(2**40 + 5), np.int32(-3), b"a\0c"])
+        gc.collect()
+    with pytest.raises(LaunchError, match=r"wave: cuLaunchKernelEx gave 7 \(of the test\)"):
+        device._enqueue(built, launch, [np.uintp(2**40 + 5), np.int32(-4), b"a\0c"])
+
+
+def test_a_kernel_is_unloaded_with_the_last_that_has_it(monkeypatch):
+    library = Library()
+    monkeypatch.setattr(libcuda, "_library", lambda: library)
+    built = CudaBuilt(with_attributes=libcuda.function(b"cubin", "wave"))
     assert "cuModuleUnload" not in library.asked
     del built
     assert "cuModuleUnload" in library.asked
-
-
-def test_arguments_are_where_the_driver_looks(monkeypatch):
-    library: Any = Library()
-    seen: list[bytes] = []
-
-    def launch(config: Any, handle: Any, pointers: Any, extra: Any) -> int:
-        seen.extend(ctypes.string_at(at, size) for at, size in zip(pointers, (8, 2, 3), strict=True))
-        return 0
-
-    library.cuLaunchKernelEx = launch
-    arguments = [np.uintp(2**40 + 5).tobytes(), np.float16(1).tobytes(), b"a\0b"]
-    libcuda.DriverFunction(library, b"cubin", "wave").launch(ATTRIBUTES, arguments, 0)
-    assert seen == arguments
 
 
 def test_a_card_is_asked_for_clusters(monkeypatch):
@@ -497,36 +533,3 @@ def test_a_refused_launch_says_what_the_driver_says(text, error):
     kernel = libcuda.DriverFunction(library, b"cubin", "wave")
     with pytest.raises(error, match=rf"wave: cuLaunchKernelEx gave 218 \({text.decode()}"):
         kernel.launch(ATTRIBUTES, [], 0)
-
-
-def test_structures_lie_as_the_drivers_header_says(tmp_path):
-    headers = [Path(each).resolve().parents[1] / "include" for each in nvcc.paths()]
-    include = next((each for each in headers if (each / "cuda.h").is_file()), None)
-    if include is None or not (compiler := shutil.which("cc") or shutil.which("gcc")):
-        pytest.skip("there is no C compiler, or no cuda.h")
-    of_driver = {
-        "grid": "gridDimX",
-        "block": "blockDimX",
-        "shared_bytes": "sharedMemBytes",
-        "stream": "hStream",
-    }
-    of_driver |= {"attributes": "attrs", "attribute_count": "numAttrs"}
-    config, attribute = libcuda.LaunchConfig, libcuda.LaunchAttribute
-    values = {
-        "sizeof(CUlaunchConfig)": ctypes.sizeof(config),
-        "sizeof(CUlaunchAttribute)": ctypes.sizeof(attribute),
-        "offsetof(CUlaunchAttribute, value)": attribute.value.offset,
-        "offsetof(CUlaunchAttributeValue, cooperative)": 0,
-        "offsetof(CUlaunchAttributeValue, clusterDim)": 0,
-        "CU_LAUNCH_ATTRIBUTE_COOPERATIVE": libcuda._COOPERATIVE,
-        "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION": libcuda._CLUSTER_DIMENSION,
-        "CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED": libcuda._NON_PORTABLE_CLUSTER,
-        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": libcuda._MAX_DYNAMIC_SHARED,
-    }
-    values |= {
-        f"offsetof(CUlaunchConfig, {of_driver[name]})": getattr(config, name).offset
-        for name, _ in config._fields_
-    }
-    lines = [f'_Static_assert({each} == {value}, "");' for each, value in values.items()]
-    (tmp_path / "a.c").write_text("\n".join(["#include <stddef.h>", "#include <cuda.h>", *lines, ""]))
-    subprocess.run([compiler, "-fsyntax-only", f"-I{include}", "a.c"], cwd=tmp_path, check=True)
