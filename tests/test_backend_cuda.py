@@ -387,15 +387,15 @@ def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
 class Library:
     """The driver's library as far as it tells how many blocks stay resident."""
 
-    def __init__(self, failing: str = "") -> None:
-        self.failing, self.asked = failing, dict[str, list[Any]]()
+    def __init__(self, failing: str = "", code: int = 218) -> None:
+        self.failing, self.code, self.asked = failing, code, dict[str, list[Any]]()
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> int:
             self.asked[name] = [getattr(each, "value", each) for each in arguments]
             if name.startswith("cuOccupancyMaxActive"):
                 arguments[0]._obj.value = 6
-            return 218 if name == self.failing else 0
+            return self.code if name == self.failing else 0
 
         return call
 
@@ -516,6 +516,11 @@ def test_a_card_is_asked_for_clusters(monkeypatch):
     built = CudaBuilt(image=(b"cubin", "wave"))
     assert device.resident_grid(built, ATTRIBUTES) == 6 * 16
     assert device.resident_grid(built, replace(ATTRIBUTES, cluster=None)) == 6 * 10
+    monkeypatch.setattr(libcuda, "_library", lambda: Library("cuOccupancyMaxActiveClusters", 912))
+    with pytest.raises(
+        LaunchError, match="wave: the driver does not allow a cluster of this size on this card"
+    ):
+        device.resident_grid(built, ATTRIBUTES)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 _PORTABLE_CLUSTER_BLOCKS = 8
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4
 """CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION."""
+_INVALID_CLUSTER = 912
+"""CUDA_ERROR_INVALID_CLUSTER_SIZE."""
 _Extent = ctypes.c_uint * 3
 _Value = ctypes.c_uint * 16
 
@@ -85,6 +87,11 @@ class DriverFunction:
     def call(self, call: str, *arguments: Any) -> None:
         """Call the driver. Raises LaunchError, or KernelError for a kernel that faulted before."""
         if code := getattr(self.library, call)(*arguments):
+            if code == _INVALID_CLUSTER:
+                raise LaunchError(
+                    f"{self.name}: the driver does not allow a cluster of this size on this card ({call}): "
+                    "use a smaller cluster, or the one that its __cluster_dims__ names."
+                )
             text = ctypes.c_char_p()
             self.library.cuGetErrorString(code, ctypes.byref(text))
             reason = (text.value or b"unknown").decode(errors="replace")
