@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-_SEEN = re.compile(r"this_grid|grid_group|cudaCGSynchronize")
+_SEEN = ("this_grid", "grid_group", "cudaCGSynchronize")
 _TOKEN = re.compile(
     r"""(?P<directive>^[ \t]*\#(?:[^\n\\]|\\\r?\n|\\.)*)
     | //(?:[^\n\\]|\\\r?\n|\\.)* | /\*.*?\*/
@@ -56,7 +56,7 @@ def grid_waiters(text: str) -> frozenset[str]:
 
     A name counts where every function that has it waits.
     """
-    if not _SEEN.search(text):
+    if not any(word in text for word in _SEEN):
         return frozenset()
     functions = [*_functions([*_tokens(text)])]
     found, before = frozenset[str](), None
@@ -120,7 +120,7 @@ def _functions(tokens: Sequence[_Token]) -> Iterator[_Function]:
                 function = None
         elif function is not None:
             is_plain = "if" not in scopes and conditions == function.conditions
-            _note(function, texts, at, is_plain=is_plain and not _is_under_condition(texts, at, opens))
+            _note(function, texts, at, opens, is_plain=is_plain)
 
 
 def _end_of_parameters(texts: Sequence[str], brace: int) -> int:
@@ -165,7 +165,9 @@ def _note_grids(function: _Function, texts: Sequence[str]) -> None:
         function.grids.add(plain[-3])
 
 
-def _note(function: _Function, texts: Sequence[str], at: int, *, is_plain: bool) -> None:
+def _note(
+    function: _Function, texts: Sequence[str], at: int, opens: Mapping[int, int], *, is_plain: bool
+) -> None:
     """Note a grid, a call of a method of one, of cg::sync, or of another function."""
     _note_grids(function, texts[max(at - 5, 0) : at + 1])
     if not _WORD.fullmatch(texts[at]) or texts[at + 1 : at + 2] not in (["("], ["<"]):
@@ -175,7 +177,7 @@ def _note(function: _Function, texts: Sequence[str], at: int, *, is_plain: bool)
     first = next((text for text in texts[at + 2 : at + 5] if text not in _NAMESPACE), "")
     if name == "is_valid" and is_of_grid:
         function.asks = True
-    elif not is_plain:
+    elif not is_plain or _is_under_condition(texts, at, opens):
         return
     elif receiver:
         function.waits |= is_of_grid and name in ("sync", "barrier_wait")
