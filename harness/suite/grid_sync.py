@@ -50,13 +50,18 @@ class _Function:
     """True where it asks whether the launch is cooperative."""
 
 
+def names_grid(text: str) -> bool:
+    """Return whether a text may have a function that waits for its grid by itself."""
+    return any(word in text for word in _SEEN)
+
+
 @lru_cache(maxsize=64)
 def grid_waiters(text: str) -> frozenset[str]:
     """Return the names of functions that wait for their whole grid, or call a function of the text that does.
 
     A name counts where every function that has it waits.
     """
-    if not any(word in text for word in _SEEN):
+    if not names_grid(text):
         return frozenset()
     functions = [*_functions([*_tokens(text)])]
     found, before = frozenset[str](), None
