@@ -675,6 +675,9 @@ def test_an_illegal_launch_is_refused_with_its_numbers(device, what):
     assert caught.value.reason == "launch-refused"
 
 
+LAUNCH_OF_ONE = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+
+
 def test_a_cooperative_grid_is_resident_at_once():
     card = replace(
         null.devices()[0], name="card", compute_units=4, max_threads_per_sm=1024, compute_capability=(8, 9)
@@ -690,6 +693,9 @@ def test_a_cooperative_grid_is_resident_at_once():
     with pytest.raises(LaunchError, match="Clusters need sm_90; card is sm_89"):
         check_launch(in_clusters, card)
     check_launch(in_clusters, replace(card, compute_capability=(9, 0)))
+    early = replace(LAUNCH_OF_ONE, steps=(replace(LAUNCH_OF_ONE, programmatic=True),))
+    with pytest.raises(LaunchError, match="Programmatic dependent launch needs sm_90; card is sm_89"):
+        check_launch(early, card)
     with pytest.raises(LaunchError, match="Not one cluster of 8x2x1 blocks fits on card"):
         check_resident(in_clusters, 0, card)
 

@@ -432,7 +432,7 @@ def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
     assert resident(monkeypatch, None) is None
 
 
-ATTRIBUTES = replace(LAUNCH, grid=(8, 4, 1), cooperative=True, cluster=(8, 2, 1))
+ATTRIBUTES = replace(LAUNCH, grid=(8, 4, 1), cooperative=True, cluster=(8, 2, 1), programmatic=True)
 
 
 DRIVER = """
@@ -456,11 +456,13 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
 CUresult cuGetErrorString(CUresult error, const char **text) { *text = "of the test"; return 0; }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
-    const CUlaunchAttribute *cooperative = config->attrs, *cluster = config->attrs + 1;
+    const CUlaunchAttribute *cooperative = config->attrs, *cluster = config->attrs + 1, *last = cluster + 1;
+    if (last->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return 10;
+    if (last->value.programmaticStreamSerializationAllowed != 1) return 11;
     if (function != (CUfunction)(1ull << 40)) return 9;
     if (config->gridDimX != 8 || config->gridDimY != 4 || config->gridDimZ != 1) return 1;
     if (config->blockDimX != 32 || config->blockDimY != 2 || config->blockDimZ != 3) return 2;
-    if (config->sharedMemBytes != 50000 || config->hStream != (CUstream)7 || config->numAttrs != 2) return 3;
+    if (config->sharedMemBytes != 50000 || config->hStream != (CUstream)7 || config->numAttrs != 3) return 3;
     if (cooperative->id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || cooperative->value.cooperative != 1) return 4;
     if (cluster->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION || cluster->value.clusterDim.x != 8) return 5;
     if (cluster->value.clusterDim.y != 2 || cluster->value.clusterDim.z != 1) return 6;

@@ -1,4 +1,4 @@
-"""Cooperative and cluster launches on a card. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card."""
+"""Launches with attributes on a card. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import GPU, commit, device_is_missing, make_repository, run_c
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 
 SUITE = """\
-from harness import Axis, Input, Kernel, Output, Problem, Suite
+from harness import Axis, Input, Kernel, Output, Problem, Step, Suite
 
 
 class Swapped(Problem):
@@ -44,6 +44,11 @@ suite = Suite(
         Kernel(
             "both", "both.cu", block=256, cooperative=True, cluster=2, args=("x", "y", "kept", "n"),
             grid=lambda c: 2 * c.device.sm_count, workspace={"kept": lambda c: 4 * c.n},
+        ),
+        Kernel(
+            "dependent", "both.cu", block=256, grid=lambda c: c.n // 256, args=("x", "kept", "n"),
+            requires="sm_90", workspace={"kept": lambda c: 4 * c.n},
+            steps=[Step("read", 256, lambda c: c.n // 256, args=("kept", "y", "n"), programmatic=True)],
         ),
     ],
 )
@@ -79,6 +84,18 @@ extern "C" __global__ void both(const float *x, float *y, float *kept, int n)
     blocks = cg::this_cluster().num_blocks();
     cg::this_cluster().sync();
     if (blocks == 2) through(cg::this_grid(), x, y, kept, n);
+}
+
+extern "C" __global__ void dependent(const float *x, float *kept, int n)
+{
+    cudaTriggerProgrammaticLaunchCompletion();
+    kept[blockIdx.x * 256 + threadIdx.x] = 2 * work(x[blockIdx.x * 256 + threadIdx.x]);
+}
+
+extern "C" __global__ void read(const float *kept, float *y, int n)
+{
+    cudaGridDependencySynchronize();
+    y[blockIdx.x * 256 + threadIdx.x] = kept[(blockIdx.x * 256 + threadIdx.x) ^ 256];
 }
 
 extern "C" __global__ void cluster(const float *x, float *y, int n)
@@ -129,7 +146,7 @@ def test_blocks_wait_for_their_grid_and_read_from_their_cluster(project, card):
     code, result = asked(project, "run")
     rows = {each["row"]["kernel"]: each["row"] for each in result["rows"]}
     assert {name: (row["status"], row["message"]) for name, row in rows.items()} == dict.fromkeys(
-        ("cooperative", "cluster", "both"), ("measured", "")
+        ("cooperative", "cluster", "both", "dependent"), ("measured", "")
     )
     assert code == ExitCode.FINE
     assert rows["both"]["launch"]["grid"] == [2 * card.compute_units, 1, 1]
@@ -140,15 +157,17 @@ def test_blocks_wait_for_their_grid_and_read_from_their_cluster(project, card):
         "cooperative": (True, None),
         "cluster": (False, [2, 1, 1]),
         "both": (True, [2, 1, 1]),
+        "dependent": (False, None),
     }
+    assert [step["programmatic"] for step in rows["dependent"]["launch"]["steps"]] == [True]
 
 
 def test_a_slowdown_of_each_is_found(project):
     slower = SOURCE.replace("STEPS 400", "STEPS 420")
     write_files(project, {"kernels/swapped/both.cu": slower})
-    code, result = asked(project, "compare", "HEAD", "cooperative", "cluster")
+    code, result = asked(project, "compare", "HEAD", "cooperative", "cluster", "dependent")
     found = {each["kernel"]: (each["status"], each["attribution"]) for each in result["verdicts"]}
-    assert found == dict.fromkeys(("cooperative", "cluster"), ("regression", "code"))
+    assert found == dict.fromkeys(("cooperative", "cluster", "dependent"), ("regression", "code"))
     assert code == ExitCode.REGRESSION
 
 

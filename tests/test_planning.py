@@ -196,11 +196,12 @@ CARD = DeviceFacts("Card", "cuda", {"sm_count": 28, "capability": 121, "threads_
 
 
 def test_a_step_has_a_launch_of_its_own():
-    step = Step("add", block=lambda c: (c.n, 2), grid=3, dynamic_shared_bytes=lambda c: 8 * c.n)
+    step = Step("add", lambda c: (c.n, 2), grid=3, dynamic_shared_bytes=lambda c: 8 * c.n, programmatic=True)
     made = kernel(block=64, grid=7, dynamic_shared_bytes=16, steps=[step])
     launch = launch_of(made, LINES.case(made, {"n": 5}))
     assert (launch.block, launch.grid, launch.dynamic_shared_bytes) == ((64, 1, 1), (7, 1, 1), 16)
-    assert launch.steps == (Launch(grid=(3, 1, 1), block=(5, 2, 1), dynamic_shared_bytes=40),)
+    of_step = Launch(grid=(3, 1, 1), block=(5, 2, 1), dynamic_shared_bytes=40, programmatic=True)
+    assert (launch.steps, of_step.attributes) == ((of_step,), "programmatic")
 
 
 def test_launch_attributes_are_of_the_case():

@@ -160,6 +160,9 @@ class Step:
     args: tuple[str, ...] = ()
     """Names of the arguments, in the order of the parameters; empty for the kernel's own `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
+    programmatic: bool = False
+    """True for programmatic dependent launch: it may begin before the function before it has ended, and waits
+    for that one itself, by `cudaGridDependencySynchronize()`. From sm_90."""
 
 
 @dataclass(frozen=True)

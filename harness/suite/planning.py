@@ -155,6 +155,7 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
             dataclasses.replace(
                 _shape(kernel, step, f" of {step.entry}", case),
                 grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
+                programmatic=step.programmatic,
             )
             for step in kernel.steps
         ),

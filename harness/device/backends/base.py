@@ -332,8 +332,9 @@ def _check_attributes(launch: Launch, device: DeviceInfo) -> None:
     """Raises LaunchError for a cluster or a cooperative grid that no kernel could have on the device."""
     cluster = launch.cluster or (1, 1, 1)
     capability = device.compute_capability
-    if launch.cluster and capability and tuple(capability) < (9, 0):
-        raise LaunchError(f"Clusters need sm_90; {device.name} is sm_{capability[0]}{capability[1]}.")
+    if (launch.cluster or launch.programmatic) and capability and tuple(capability) < (9, 0):
+        what = "Clusters need" if launch.cluster else "Programmatic dependent launch needs"
+        raise LaunchError(f"{what} sm_90; {device.name} is sm_{capability[0]}{capability[1]}.")
     if not 1 <= math.prod(cluster) <= MOST_CLUSTER_BLOCKS or min(cluster) < 1:
         raise LaunchError(
             f"A cluster of {_by(cluster)} blocks is not from 1 to {MOST_CLUSTER_BLOCKS} blocks, the most of "

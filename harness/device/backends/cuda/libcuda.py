@@ -18,8 +18,8 @@ _PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
 _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, ..._NON_PORTABLE_CLUSTER_SIZE_ALLOWED."""
 _PORTABLE_CLUSTER_BLOCKS = 8
-_COOPERATIVE, _CLUSTER_DIMENSION = 2, 4
-"""CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION."""
+_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC = 2, 4, 6
+"""CU_LAUNCH_ATTRIBUTE_COOPERATIVE, ..._CLUSTER_DIMENSION, ..._PROGRAMMATIC_STREAM_SERIALIZATION."""
 _INVALID_CLUSTER = 912
 """CUDA_ERROR_INVALID_CLUSTER_SIZE."""
 _Extent = ctypes.c_uint * 3
@@ -122,6 +122,7 @@ class DriverFunction:
 def _config(launch: Launch, stream: int) -> LaunchConfig:
     made = [LaunchAttribute(_COOPERATIVE, 0, _Value(1))] if launch.cooperative else []
     made += [LaunchAttribute(_CLUSTER_DIMENSION, 0, _Value(*launch.cluster))] if launch.cluster else []
+    made += [LaunchAttribute(_PROGRAMMATIC, 0, _Value(1))] if launch.programmatic else []
     attributes = (LaunchAttribute * len(made))(*made)
     grid, block = _Extent(*launch.grid), _Extent(*launch.block)
     return LaunchConfig(grid, block, launch.dynamic_shared_bytes, stream, attributes, len(made))
