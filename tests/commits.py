@@ -71,6 +71,7 @@ KERNELS: Mapping[str, tuple[Side | None, Side | None]] = {
     "commented": (BASE, Side(f"{BASE.said}\n// a comment")),
     "swapped": (BASE, Side(given="args=('b', 'a', 'y', 'n')")),
     "relaunched": (BASE, Side(given="grid=3")),
+    "clustered": (BASE, Side(given="cluster=2")),
     "gone": (BASE, None),
     "fresh": (None, HEAD),
     "fresh_wrong": (None, breaks("wrong")),

@@ -14,7 +14,7 @@ import pytest
 
 from harness import Axis, Input, Kernel, Output, Problem, Suite
 from harness.device.backends import null, open_device
-from harness.device.backends.base import check_launch
+from harness.device.backends.base import check_launch, check_resident
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch, Resources
 from harness.suite.layout import Layout, Parameter
@@ -660,6 +660,9 @@ def illegal_launches(info: DeviceInfo) -> dict[str, Launch]:
         "an empty grid": Launch(grid=(0, 1, 1), block=one),
         "an empty block": Launch(grid=one, block=(1, 0, 1)),
         "an empty dispatch": Launch(grid=one, block=one, dispatch=(1, 0, 1)),
+        "a cluster of no block": Launch(grid=one, block=one, cluster=(0, 1, 1)),
+        "too large a cluster": Launch(grid=(17, 1, 1), block=one, cluster=(17, 1, 1)),
+        "a grid of two thirds of a cluster": Launch(grid=(2, 1, 1), block=one, cluster=(3, 1, 1)),
         "too much shared memory": Launch(grid=one, block=one, dynamic_shared_bytes=info.max_shared_bytes + 1),
     }
 
@@ -670,6 +673,31 @@ def test_an_illegal_launch_is_refused_with_its_numbers(device, what):
     with pytest.raises(LaunchError, match=r"\d") as caught:
         check_launch(illegal_launches(device.info)[what], device.info)
     assert caught.value.reason == "launch-refused"
+
+
+LAUNCH_OF_ONE = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+
+
+def test_a_cooperative_grid_is_resident_at_once():
+    card = replace(
+        null.devices()[0], name="card", compute_units=4, max_threads_per_sm=1024, compute_capability=(8, 9)
+    )
+    launch = Launch(grid=(8, 2, 1), block=(256, 1, 1), cooperative=True)
+    check_launch(launch, card)
+    with pytest.raises(LaunchError, match="grid 17x1x1 has more than the 16 blocks that card holds at once"):
+        check_launch(replace(launch, grid=(17, 1, 1)), card)
+    with pytest.raises(LaunchError, match="more than the 12 blocks"):
+        check_resident(launch, 12, card)
+    check_resident(launch, None, card)
+    in_clusters = replace(launch, cluster=(8, 2, 1))
+    with pytest.raises(LaunchError, match="Clusters need sm_90; card is sm_89"):
+        check_launch(in_clusters, card)
+    check_launch(in_clusters, replace(card, compute_capability=(9, 0)))
+    early = replace(LAUNCH_OF_ONE, steps=(replace(LAUNCH_OF_ONE, programmatic=True),))
+    with pytest.raises(LaunchError, match="Programmatic dependent launch needs sm_90; card is sm_89"):
+        check_launch(early, card)
+    with pytest.raises(LaunchError, match="Not one cluster of 8x2x1 blocks fits on card"):
+        check_resident(in_clusters, 0, card)
 
 
 @every_backend

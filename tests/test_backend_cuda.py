@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import math
 import re
+import shutil
+import subprocess
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.device.backends import nvcc
 from harness.device.backends.base import Stamp
 from harness.device.backends.cuda import device as cuda_device
 from harness.device.backends.cuda import driver, libcuda
@@ -381,15 +387,15 @@ def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
 class Library:
     """The driver's library as far as it tells how many blocks stay resident."""
 
-    def __init__(self, failing: str = "") -> None:
-        self.failing, self.asked = failing, dict[str, list[Any]]()
+    def __init__(self, failing: str = "", code: int = 218) -> None:
+        self.failing, self.code, self.asked = failing, code, dict[str, list[Any]]()
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> int:
             self.asked[name] = [getattr(each, "value", each) for each in arguments]
-            if name == "cuOccupancyMaxActiveBlocksPerMultiprocessor":
+            if name.startswith("cuOccupancyMaxActive"):
                 arguments[0]._obj.value = 6
-            return 218 if name == self.failing else 0
+            return self.code if name == self.failing else 0
 
         return call
 
@@ -416,7 +422,7 @@ def test_the_driver_is_asked_how_many_blocks_stay_resident(monkeypatch, shared, 
 
 def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
     library = Library(failing="cuModuleGetFunction")
-    with pytest.raises(LaunchError, match=r"how many blocks of wave stay resident: cuModuleGetFunction gave"):
+    with pytest.raises(LaunchError, match=r"wave: cuModuleGetFunction gave 218"):
         resident(monkeypatch, library)
     assert "cuModuleUnload" in library.asked
 
@@ -424,3 +430,113 @@ def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
 def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
     assert resident(monkeypatch, Library(), image=None) is None
     assert resident(monkeypatch, None) is None
+
+
+ATTRIBUTES = replace(LAUNCH, grid=(8, 4, 1), cooperative=True, cluster=(8, 2, 1), programmatic=True)
+
+
+DRIVER = """
+#include <cuda.h>
+
+static int allowed;
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) { return !(module && image); }
+CUresult cuModuleUnload(CUmodule module) { return 0; }
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    *function = (CUfunction)(1ull << 40);
+    return name[0] != 'w';
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    allowed += attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value == 1;
+    allowed += attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value == 50000;
+    return 0;
+}
+CUresult cuGetErrorString(CUresult error, const char **text) { *text = "of the test"; return 0; }
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    const CUlaunchAttribute *cooperative = config->attrs, *cluster = config->attrs + 1, *last = cluster + 1;
+    if (last->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return 10;
+    if (last->value.programmaticStreamSerializationAllowed != 1) return 11;
+    if (function != (CUfunction)(1ull << 40)) return 9;
+    if (config->gridDimX != 8 || config->gridDimY != 4 || config->gridDimZ != 1) return 1;
+    if (config->blockDimX != 32 || config->blockDimY != 2 || config->blockDimZ != 3) return 2;
+    if (config->sharedMemBytes != 50000 || config->hStream != (CUstream)7 || config->numAttrs != 3) return 3;
+    if (cooperative->id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE || cooperative->value.cooperative != 1) return 4;
+    if (cluster->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION || cluster->value.clusterDim.x != 8) return 5;
+    if (cluster->value.clusterDim.y != 2 || cluster->value.clusterDim.z != 1) return 6;
+    if (*(unsigned long long *)parameters[0] != (1ull << 40) + 5 || *(int *)parameters[1] != -3) return 7;
+    return extra || allowed != 2 ? 8 : ((char *)parameters[2])[2] - 'c';
+}
+"""
+"""A driver's library, compiled with the driver's own header: each check has a code of its own."""
+
+
+@pytest.fixture(scope="module")
+def compiled_driver(tmp_path_factory):
+    headers = (Path(each).resolve().parents[1] / "include" for each in nvcc.paths())
+    include = next((each for each in headers if (each / "cuda.h").is_file()), None)
+    if include is None or not (compiler := shutil.which("cc")):
+        pytest.skip("there is no C compiler, or no cuda.h")
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "driver.c").write_text(DRIVER)
+    options = ["-shared", "-fPIC", f"-I{include}", "-o", "driver.so", "driver.c"]
+    subprocess.run([compiler, *options], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "driver.so"))
+
+
+def test_a_launch_with_attributes_is_the_drivers_own(compiled_driver, monkeypatch):
+    monkeypatch.setattr(libcuda, "_library", lambda: compiled_driver)
+    device: Any = object.__new__(CudaDevice)
+    device.stream = SimpleNamespace(handle=7)
+    parameters = ((0, 8), (8, 4), (12, 3))
+    built = CudaBuilt(image=(b"cubin", "wave"), name="wave", parameters=parameters)
+    launch = replace(ATTRIBUTES, block=(32, 2, 3), dynamic_shared_bytes=50_000)
+    with pytest.raises(LaunchError, match="parameters of 8, 4, 3 bytes and is given arguments of 8 bytes"):
+        device._enqueue(built, launch, [np.uintp(5)])
+    for _ in range(2):
+        device._enqueue(built, launch, [np.uintp(2**40 + 5), np.int32(-3), b"a\0c"])
+        gc.collect()
+    with pytest.raises(LaunchError, match=r"wave: cuLaunchKernelEx gave 7 \(of the test\)"):
+        device._enqueue(built, launch, [np.uintp(2**40 + 5), np.int32(-4), b"a\0c"])
+
+
+def test_a_kernel_is_unloaded_with_the_last_that_has_it(monkeypatch):
+    library = Library()
+    monkeypatch.setattr(libcuda, "_library", lambda: library)
+    built = CudaBuilt(with_attributes=libcuda.function(b"cubin", "wave"))
+    assert "cuModuleUnload" not in library.asked
+    del built
+    assert "cuModuleUnload" in library.asked
+
+
+def test_a_card_is_asked_for_clusters(monkeypatch):
+    monkeypatch.setattr(libcuda, "_library", Library)
+    device: Any = object.__new__(CudaDevice)
+    device.info = SimpleNamespace(compute_units=10)
+    built = CudaBuilt(image=(b"cubin", "wave"))
+    assert device.resident_grid(built, ATTRIBUTES) == 6 * 16
+    assert device.resident_grid(built, replace(ATTRIBUTES, cluster=None)) == 6 * 10
+    monkeypatch.setattr(libcuda, "_library", lambda: Library("cuOccupancyMaxActiveClusters", 912))
+    with pytest.raises(
+        LaunchError, match="wave: the driver does not allow a cluster of this size on this card"
+    ):
+        device.resident_grid(built, ATTRIBUTES)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [(b"too many blocks in cooperative launch", LaunchError), (b"an illegal memory", KernelError)],
+)
+def test_a_refused_launch_says_what_the_driver_says(text, error):
+    library: Any = Library(failing="cuLaunchKernelEx")
+
+    def told(code: int, words: Any) -> int:
+        words._obj.value = text
+        return 0
+
+    library.cuGetErrorString = told
+    kernel = libcuda.DriverFunction(library, b"cubin", "wave")
+    with pytest.raises(error, match=rf"wave: cuLaunchKernelEx gave 218 \({text.decode()}"):
+        kernel.launch(ATTRIBUTES, [], 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from harness.device.backends import cubin, nvcc
-from harness.device.static.architecture_builds import check_parameters, usage
+from harness.device.static.architecture_builds import check_parameters, functions_of, usage
 from harness.errors import BuildError, ExitCode
 from harness.measure.injection import planted
 from harness.run.builds import build_only
@@ -270,6 +270,11 @@ def test_parameters_are_held_against_what_is_passed():
     check_parameters(replace(made, parameters=anything), (8, 4, 128))
     with pytest.raises(BuildError, match="takes 0 parameters, of no bytes"):
         check_parameters(made, ())
+    step, own = functions_of(replace(made, steps=(("add", 2),)))  # whose parameters come first
+    assert (step.function, own.function) == ("add", "right")
+    check_parameters(own, (8,))
+    with pytest.raises(BuildError, match=r"twice\.right's step add takes 1 parameters, of 8 bytes"):
+        check_parameters(step, (8,))
 
 
 def test_damaged_binaries_have_no_kernels():

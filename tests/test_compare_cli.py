@@ -54,6 +54,7 @@ TOLD: Mapping[str, tuple[str, str, str, int]] = {
     "commented": ("identical", "same-code", "", 0),
     "swapped": ("unchanged", "within-tolerance", "", 0),
     "relaunched": ("unchanged", "within-tolerance", "", 0),
+    "clustered": ("unchanged", "within-tolerance", "", 0),
     "gone": ("missing", "only-in-base", "", 1),
     "fresh": ("new", "only-in-head", "", 4),
     "fresh_wrong": ("failed", "wrong-result", "head", 1),

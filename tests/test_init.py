@@ -1004,6 +1004,17 @@ def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(the
     assert (kernel.arch, kernel.options) == ("sm_90a", ("--expt-relaxed-constexpr",))
 
 
+def test_a_kernel_that_waits_for_its_grid_is_left_out_and_its_neighbour_is_proposed(theirs):
+    suites, left = guessed(theirs({
+        "wait.cuh": "__device__ void wait() { cooperative_groups::this_grid().sync(); }\n",
+        "f.cu": '#include "wait.cuh"\n'
+        "__global__ void f(float *x, int n) { x[0] = n; wait(); x[1] = n; }\n"
+        "__global__ void g(float *x, int n) { x[0] = n; /* wait(); */ }\n",
+    }))  # fmt: skip
+    assert [kernel.name for suite in suites.values() for kernel in suite.kernels] == ["g"]
+    assert "write a suite with cooperative=True" in left["f"]
+
+
 def test_a_library_with_instructions_of_a_newer_card_asks_for_none(theirs):
     suites, _ = guessed(theirs({
         "CMakeLists.txt": "include_directories(include)\n",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.init.guess import suites_of
-from harness.init.own_benchmarks import OwnBenchmark, own_benchmarks
+from harness.init.own_benchmarks import OwnBenchmark, other_frameworks, own_benchmarks
 from harness.init.repository import Repository
 from harness.suite.loader import load_folder
 from tests.support import caller, make_repository, write_files
@@ -262,16 +262,56 @@ def test_a_function_of_a_class_that_launches_triton_is_proposed(theirs, function
     assert (suite.kernels[0].entry, suite.kernels[0].line) == ("twice", CLASS.count("\n") + 2)
 
 
-def test_frameworks_without_suites_are_named(theirs, call):
-    theirs(
-        {
-            "a.metal": "kernel void f() {}\n",
-            "b.py": "from jax.experimental import pallas as pl\n",
-            "c.cpp": "#include <sycl/sycl.hpp>\n",
-            "d.py": "import tilelang\n",
-        }
-    )
+FRAMEWORKS = {
+    "cuTile": "import cuda.tile as ct\n",
+    "CuTe DSL": "import cutlass\nfrom cutlass import cutlass_dsl, cute\n",
+    "TileLang": "import tilelang.language as T\n",
+    "Helion": "import helion\n",
+    "Warp": "import warp as wp\n",
+    "Gluon": "from triton.experimental.gluon import language as gl\n",
+    "Taichi": "import taichi as ti\n",
+    "JAX Pallas": "from jax.experimental import pallas as pl\n",
+    "torch.compile": "import torch\n\n@torch.compile(fullgraph=True)\ndef f(x):\n    return x + 1\n",
+    "numba-cuda": "from numba import cuda\n\n@cuda.jit\ndef f(x):\n    pass\n",
+    "PyCUDA": "from pycuda.compiler import SourceModule\n",
+    "cuda.core": "from cuda.core.experimental import Device, Program\n",
+    "CUDA graphs": "import torch\n\ng = torch.cuda.CUDAGraph()\n",
+}
+OTHER_FILES = {
+    "a.metal": "Metal",
+    "b.cu": "CUDA graphs",
+    "c.cpp": "SYCL",
+    "d.hip": "HIP",
+    "e.comp": "GLSL",
+    "f.mojo": "Mojo",
+    "g.jl": "CUDA.jl",
+}
+TEXTS = {
+    "b.cu": "void f(cudaGraphExec_t g, cudaStream_t s) { cudaGraphLaunch(g, s); }\n",
+    "c.cpp": "#include <sycl/sycl.hpp>\n",
+    "d.hip": "__global__ void f(float *x) { *x = 1; }\n",
+    "g.jl": "using CUDA\n",
+}
+
+
+def test_frameworks_without_suites_are_named_with_what_measures_them(theirs, call):
+    python = {f"{number}.py": text for number, text in enumerate(FRAMEWORKS.values())}
+    nothing = "# torch.compile, cuda.graph\nfrom cutlass import other\nimport warping, cuda.bindings\n"
+    theirs({**python, **{name: TEXTS.get(name, "") for name in OTHER_FILES}, "none.py": nothing})
     done = call("init")
     assert done.status == 3
-    for name in ("Metal (a.metal)", "JAX Pallas (b.py)", "SYCL (c.cpp)", "TileLang (d.py)"):
-        assert name in done.out
+    for name, file in (*zip(FRAMEWORKS, python, strict=True), *((n, f) for f, n in OTHER_FILES.items())):
+        assert f"{name} ({file})" in done.out
+    lines = done.out.splitlines()
+    (of_tile,) = [line for line in lines if "cuTile" in line]
+    assert of_tile.startswith("  a benchmark script (--script), a test (gpu_benchmark), a suite of yours")
+    assert sum("CUDA graphs" in line for line in lines) == 2  # of Python and of C++
+    named = call("init", "--json", "--dry-run").json["frameworks_without_suites"]
+    assert {each["name"] for each in named} == {*FRAMEWORKS, *OTHER_FILES.values()}
+
+
+def test_a_framework_whose_functions_have_a_suite_is_not_named(theirs):
+    compiled = CLASS + "\n@torch.compile\ndef twice(a: torch.Tensor):\n    return Twice.apply(a)\n"
+    repository = Repository(theirs({"ops.py": compiled}))
+    assert [each.name for each in other_frameworks(repository, ())] == ["torch.compile"]
+    assert not other_frameworks(repository, {"ops.py"})

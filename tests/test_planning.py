@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest.mock import Mock
 
 import pytest
 
-from harness import Axis, Case, Kernel, Output, Problem, Step, Suite
+from harness import Axis, Case, HostFunction, Kernel, Output, Problem, Step, Suite
 from harness.device.backends import null
 from harness.errors import LaunchError, NotToldError, NotYetKnownError, SuiteError, UsageError
 from harness.records.types import Launch
@@ -195,11 +196,34 @@ CARD = DeviceFacts("Card", "cuda", {"sm_count": 28, "capability": 121, "threads_
 
 
 def test_a_step_has_a_launch_of_its_own():
-    step = Step("add", block=lambda c: (c.n, 2), grid=3, dynamic_shared_bytes=lambda c: 8 * c.n)
+    step = Step("add", lambda c: (c.n, 2), grid=3, dynamic_shared_bytes=lambda c: 8 * c.n, programmatic=True)
     made = kernel(block=64, grid=7, dynamic_shared_bytes=16, steps=[step])
     launch = launch_of(made, LINES.case(made, {"n": 5}))
     assert (launch.block, launch.grid, launch.dynamic_shared_bytes) == ((64, 1, 1), (7, 1, 1), 16)
-    assert launch.steps == (Launch(grid=(3, 1, 1), block=(5, 2, 1), dynamic_shared_bytes=40),)
+    of_step = Launch(grid=(3, 1, 1), block=(5, 2, 1), dynamic_shared_bytes=40, programmatic=True)
+    assert (launch.steps, of_step.attributes) == ((of_step,), "programmatic")
+
+
+def test_launch_attributes_are_of_the_case():
+    made = kernel(cooperative=True, cluster=lambda c: (c.n // 4, 2))
+    assert made.sources.keys() == {"cuda"}
+    launch = launch_of(made, Case("s", "k", {"n": 8}))
+    assert (launch.cooperative, launch.cluster) == (True, (2, 2, 1))
+    assert launch.attributes == "cooperative, cluster 2x2x1"
+    asking = dataclasses.replace(made, grid=lambda c: 4 * c.resident_blocks)
+    resident = Mock(return_value=2)
+    assert launch_of(asking, Case("s", "k", {"n": 8}, device_facts=CARD), resident).grid == (8, 1, 1)
+    assert resident.call_args.args[0].attributes == ""  # one block is no whole cluster
+    assert launch_of(kernel(), Case("s", "k", {"n": 8})).attributes == ""
+    with pytest.raises(SuiteError, match=r"has cluster 0\.5; expected one to three integers"):
+        launch_of(kernel(cluster=0.5), Case("s", "k", {"n": 8}))
+    for changes in (
+        {"dispatch": (1,)},
+        {"source": HostFunction(lambda *_: print)},
+        {"source": {"cuda": "one.cu", "opencl": "one.cl"}},
+    ):
+        with pytest.raises(SuiteError, match="has cooperative or cluster; expected a source that cuda"):
+            dataclasses.replace(made, **changes)
 
 
 def test_a_grid_of_as_many_blocks_as_stay_resident():

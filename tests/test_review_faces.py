@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -21,6 +22,7 @@ from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
 from harness.records.record_files import CalibrationSummary
+from harness.records.types import Launch
 from harness.report.document.document import Review, decode_review, encode
 from harness.report.document.outcome import Links, calibrated, facts, grouped, total
 from harness.report.pull_request.comment_markdown import Detail, comment, fitted, listed, summary
@@ -452,14 +454,16 @@ def test_signs_that_the_runner_reads_are_written_as_it_undoes_them():
 def test_facts_are_those_that_changed_and_that_are_known():
     base = side(registers=40, shared_bytes=8192, local_bytes=0, grid=(64, 64, 1), sm_clock_mhz=1980.0)
     head = side(registers=48, shared_bytes=16384, local_bytes=16, grid=(32, 64, 1), sm_clock_mhz=None)
+    head = replace(head, launch=Launch(grid=(32, 64, 1), block=(16, 16, 1), cluster=(2, 1, 1)))
     told = facts(case("a", base=base, head=head, source_changed=False, energy=change(0.02, 0.01)))
     assert [plain(each) for each in told] == [
         "SM clock 1,980 → ? MHz",
         "energy +2.00 % ± 1.00",
         "registers 40 → 48",
-        "shared memory 8 KiB → 16 KiB",
+        "shared memory 8 KiB → 15 KiB",
         "spills 0 B → 16 B",
         "grid 64x64x1 → 32x64x1",
+        "launch plain → cluster 2x1x1",
         "same source",
     ]
     assert facts(case("a", base=None, head=None, source_changed=None)) == []

@@ -103,6 +103,36 @@ def test_a_grid_as_large_as_the_device_holds_at_once(tmp_path, device):
     assert [row.launch for row in rows] == [expected] * 2
 
 
+def test_launch_attributes_are_checked_and_recorded(tmp_path):
+    of_launch = {
+        "held": "grid=1, cooperative=True, cluster=(1, 1)",
+        "too_many": "grid=2, cooperative=True",
+        "odd": "grid=3, cluster=2",
+        "plain": "grid=1",
+    }
+    kernels = "".join(f"Kernel('{name}', 'k.cu', block=32, {each})," for name, each in of_launch.items())
+    text = LADDER.partition("suite = ")[0] + f"suite = Suite('tiny', Double(), kernels=[{kernels}])\n"
+    waits = "__global__ void {}(float *x) {{ cooperative_groups::this_grid().sync(); }}\n"
+    folder = write_files(tmp_path / "tiny", {"suite.py": text, "k.cu": waits.format("held")})
+    result, _ = run_all(folder, results=tmp_path / "results")
+    assert statuses(result.rows) == [
+        ("held", "measured", ""),
+        ("too_many", "failed", "launch-refused"),
+        ("odd", "skipped", "launch-refused"),
+        ("plain", "measured", ""),
+    ]
+    held, too_many, odd, _ = result.rows
+    assert held.launch == Launch(grid=(1, 1, 1), block=(32, 1, 1), cooperative=True, cluster=(1, 1, 1))
+    assert "cooperative grid 2x1x1 has more than the 1 blocks that null holds at once" in too_many.message
+    assert "Grid 3x1x1 is no multiple of cluster 2x1x1" in odd.message
+    ((_, rows, _),) = records_below(tmp_path / "results")
+    assert rows[0].launch == held.launch
+    write_files(folder, {"k.cu": waits.format("plain")})
+    refused = run_all(folder)[0].rows[-1]
+    assert refused.reason == "launch-refused"
+    assert "plain of tiny.plain waits for its whole grid" in refused.message
+
+
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
     """A ladder in which every second kernel has a fault, run once."""

@@ -175,7 +175,7 @@ def test_what_a_measured_kernel_asked_of_its_card():
     found = asked()
     assert (found["blocks"], found["limit"], found["multiprocessors"]) == (7, "registers", 28)
     assert found["occupancy"] == 28 / 48
-    assert found["waves"] == 16384 / (7 * 28)
+    assert (found["waves"], found["attributes"]) == (16384 / (7 * 28), "")
     assert found["last_wave"] == pytest.approx(16384 / 196 - 83)
     nothing_fits = asked(static=0, dynamic=262_144)
     assert (nothing_fits["blocks"], nothing_fits["last_wave"], nothing_fits["shared_bytes"]) == (

@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
-from harness import Axis, Kernel, Output, Problem, Suite
-from harness.errors import SuiteError
+from harness import Axis, Kernel, Output, Problem, Step, Suite
+from harness.errors import LaunchError, SuiteError
 from harness.suite.sources import Program, program
 from harness.suite.suite_files import tree_sha256
 
@@ -379,3 +379,75 @@ def test_what_may_use_tensor_cores(text, may):
     assert dataclasses.replace(program, kind="library").may_use_tensor_cores
     assert dataclasses.replace(program, kind="host").may_use_tensor_cores
     assert dataclasses.replace(program, tree_sha256="of files beside it").may_use_tensor_cores
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("cg::grid_group grid = cg::this_grid(); grid.sync();", id="a method"),
+        pytest.param("auto g = cooperative_groups::this_grid(); cg::sync(g);", id="a function"),
+        pytest.param("this_grid().sync();", id="of no variable"),
+        pytest.param("auto g = this_grid(); for (int i = 0; i < n; ++i) { g.sync(); }", id="in a loop"),
+        pytest.param("auto g = cg::this_grid(); g.barrier_wait(g.barrier_arrive());", id="in two parts"),
+        pytest.param("everyone(cg::this_grid());", id="in another function"),
+        pytest.param("scaled<256>(x);", id="in a template"),
+        pytest.param("cudaCGSynchronizeGrid(handle, 0);", id="of the runtime"),
+        pytest.param("auto g = this_grid();\n#if __CUDA_ARCH__ >= 700\ng.sync();\n#endif\n", id="for cards"),
+        pytest.param("newer(x);", id="for cards, with a stub for others"),
+        pytest.param("if (n) { x[0] = 1; } cg::sync(cg::this_grid()); if (n) x[1] = 2;", id="between ifs"),
+    ],
+)
+def test_a_kernel_that_waits_for_its_grid_needs_a_cooperative_launch(folder, body):
+    put(folder, one__cu=WAITING.replace("BODY", body))
+    with pytest.raises(LaunchError, match=r"one of line\.one waits for its whole grid.*cooperative=True"):
+        built(folder)
+    assert built(folder, cooperative=True).function == "one"
+    assert built(folder, entry="other").function == "other"
+    step = [Step("one", block=32, grid=1)]
+    with pytest.raises(LaunchError, match="write the step as a kernel of its own"):
+        built(folder, "null", entry="other", steps=step, cooperative=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("auto grid = cg::this_thread_block(); grid.sync(); cg::sync(grid);", id="a block's"),
+        pytest.param("auto grid = cg::this_cluster(); grid.sync();", id="a cluster's"),
+        pytest.param("Barrier grid; grid.sync(); grid->sync();", id="another type's"),
+        pytest.param("auto g = cg::this_grid(); x[g.thread_rank()] = g.size();", id="a grid's size"),
+        pytest.param("auto g = cg::this_grid(); // g.sync();\n/* g.sync(); */", id="a comment"),
+        pytest.param('auto g = cg::this_grid(); printf("g.sync(); %s", "\\"g.sync();");', id="a text"),
+        pytest.param("auto g = cg::this_grid();\n#ifdef WAITS\ng.sync();\n#endif\n", id="under a condition"),
+        pytest.param("auto g = cg::this_grid(); if (n > 1) g.sync(); else { g.sync(); }", id="under an if"),
+        pytest.param(
+            "auto g = this_grid(); if constexpr (N) { for (;;) g.sync(); }", id="under an if's loop"
+        ),
+        pytest.param("auto g = cg::this_grid(); n && (g.sync(), 1);", id="under &&"),
+        pytest.param("auto g = cg::this_grid(); if (g.is_valid()) g.sync();", id="asked for"),
+        pytest.param("cudaGridDependencySynchronize();", id="for the kernel before"),
+        pytest.param("both(x); Holder h; h.everyone(x);", id="of one of two functions"),
+    ],
+)
+def test_a_kernel_that_may_not_wait_for_its_grid_is_launched_as_it_says(folder, body):
+    put(folder, one__cu=WAITING.replace("BODY", body))
+    assert built(folder).function == "one"
+
+
+WAITING = """\
+#ifndef ONE
+#define ONE
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__device__ void everyone(const cg::grid_group &all) { all.sync(); }
+template <int N> __device__ void scaled(float *x) noexcept { everyone(cg::this_grid()); }
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 900)
+__device__ void newer(float *x) { cg::this_grid().sync(); }
+#else
+__device__ void newer(float *x) { assert(false); }
+#endif
+__device__ void both(cg::grid_group g) { g.sync(); }
+__device__ void both(float *x) { x[0] = 1; }
+extern "C" __global__ void __launch_bounds__(256) one(float *x, int n) { BODY }
+extern "C" __global__ void other(float *x, int n) { x[0] = 1; }
+#endif
+"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from harness.system.texts import harmless
 
 if TYPE_CHECKING:
     from harness.init.guessed_suite import LeftOut, SuiteGuess
-    from harness.init.own_benchmarks import OwnBenchmark
+    from harness.init.own_benchmarks import OtherFramework, OwnBenchmark
     from harness.init.repository import Repository
     from harness.init.written_files import Written
 
@@ -68,25 +68,29 @@ def command(
     """
     from harness.init import written_files
     from harness.init.guess import suites_of
-    from harness.init.own_benchmarks import own_benchmarks, unknown_frameworks
+    from harness.init.own_benchmarks import other_frameworks, own_benchmarks
     from harness.init.repository import Repository
 
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder. Give the top folder of a project.")
     below = written_files.suites_folder(folder, suites)
     repository = Repository(folder, [below])
-    benchmarks, unknown = own_benchmarks(repository), unknown_frameworks(repository)
+    benchmarks = own_benchmarks(repository)
     proposed, left = suites_of(repository)
+    others = other_frameworks(repository, {each.file for suite in proposed for each in suite.kernels})
     chosen = _chosen(written_files.not_measured_yet(proposed, folder, below), only)
-    found = {"benchmarks": list(map(dataclasses.asdict, benchmarks)), "frameworks_without_suites": unknown}
+    found = {
+        "benchmarks": list(map(dataclasses.asdict, benchmarks)),
+        "frameworks_without_suites": list(map(dataclasses.asdict, others)),
+    }
     if as_json and not chosen:
         echo_json({**found, **_as_json(chosen, left, written_files.Written())})
     elif not as_json:
         _show_files(repository)
         _show_benchmarks(benchmarks)
         _show_executables(repository.executables)
-        _show_kernels(chosen, left, below if proposed else "", other=bool(benchmarks or unknown))
-        _show_frameworks(unknown)
+        _show_kernels(chosen, left, below if proposed else "", other=bool(benchmarks or others))
+        _show_frameworks(others)
     has_benchmarks = any(each.command for each in benchmarks)
     if not chosen:
         return ExitCode.FINE if proposed or has_benchmarks else ExitCode.NOT_MEASURED
@@ -199,11 +203,17 @@ def _show_benchmarks(benchmarks: Sequence[OwnBenchmark]) -> None:
         click.echo(f"\nTimed between two lines of their own: {harmless(listed)}. {way_out}")
 
 
-def _show_frameworks(unknown: Mapping[str, Sequence[str]]) -> None:
-    if unknown:
-        names = ", ".join(f"{name} ({files[0]}{_and_more(files)})" for name, files in unknown.items())
-        way_out = "A benchmark script measures them (--script), or a program (--with-command)."
-        click.echo(f"\nNo suite is proposed for kernels of {harmless(names)}. {way_out}")
+def _show_frameworks(frameworks: Sequence[OtherFramework]) -> None:
+    """Print the frameworks without suites, a line for each way to measure them."""
+    by_way: dict[str, list[str]] = {}
+    for each in frameworks:
+        by_way.setdefault(each.measured_by, []).append(
+            f"{each.name} ({each.files[0]}{_and_more(each.files)})"
+        )
+    if by_way:
+        click.echo("\nNo suite is proposed for these. What measures them:")
+    for way, names in by_way.items():
+        click.echo(harmless(f"  {way}: {', '.join(names)}"))
 
 
 def _and_more(names: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def command(
 
 def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
     suite = loaded.suite
-    fields = ("name", "files", "dtype", "requires", "library", "about")
+    fields = ("name", "files", "dtype", "requires", "library", "cooperative", "about")
     return {
         "suite": suite.name,
         "headline": suite.headline,
@@ -78,7 +78,11 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
             fields_of(kernel, *fields)
-            | {"backends": tuple(kernel.sources), "tune": _tune_json(suite, kernel)}
+            | {
+                "backends": tuple(kernel.sources),
+                "cluster": "by case" if callable(kernel.cluster) else kernel.cluster,
+                "tune": _tune_json(suite, kernel),
+            }
             for kernel in kernels
         ],
         "ladders": [
@@ -122,7 +126,9 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     click.echo(f"{suite.name}  ({suite.headline}; {sizes}){_reference(suite.problem)}")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
-        needs = f"  [{kernel.arch or kernel.requires}]" if kernel.arch or kernel.requires else ""
+        words = [kernel.arch or kernel.requires or "", "cooperative" if kernel.cooperative else ""]
+        words += [] if kernel.cluster is None else ["cluster"]
+        needs = f"  [{', '.join(filter(None, words))}]" if any(words) else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}".rstrip())
 
 

@@ -9,7 +9,7 @@ import ast
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -270,37 +270,68 @@ def _needed_options(tree: ast.Module) -> Iterator[str]:
 
 # --- frameworks without a suite ---------------------------------------------------------------------
 
-_FRAMEWORKS: Sequence[tuple[str, str, re.Pattern[bytes]]] = tuple(
-    (name, suffixes, re.compile(pattern))
-    for name, suffixes, pattern in (
-        ("Metal", ".metal", rb""),
-        ("Mojo", ".mojo .🔥", rb""),
-        ("WGSL", ".wgsl", rb""),
-        ("HLSL", ".hlsl", rb""),
-        ("GLSL", ".comp", rb""),
-        ("SYCL", ".h .hpp .cpp .cc .cxx", rb"#\s*include\s*[<\"](?:CL/)?sycl(?:/sycl)?\.hpp"),
-        ("Kokkos", ".h .hpp .cpp .cc .cxx", rb"#\s*include\s*[<\"]Kokkos_Core"),
-        ("OpenMP offloading", ".h .hpp .cpp .cc .cxx .c", rb"#\s*pragma\s+omp\s+target\b"),
-        ("OpenACC", ".h .hpp .cpp .cc .cxx .c", rb"#\s*pragma\s+acc\s"),
-        ("JAX Pallas", ".py", rb"(?m)^\s*(?:from|import)\s+jax\.experimental[. ](?:import )?pallas"),
-        ("TileLang", ".py", rb"(?m)^\s*(?:from|import)\s+tilelang\b"),
-        ("CuTe DSL", ".py", rb"(?m)^\s*(?:import\s+cutlass\.cute|from\s+cutlass\s+import\s+.*\bcute)\b"),
-        ("cuTile", ".py", rb"(?m)^\s*(?:import\s+cuda\.tile|from\s+cuda\s+import\s+.*\btile)\b"),
-        ("Helion", ".py", rb"(?m)^\s*(?:from|import)\s+helion\b"),
-        ("Warp", ".py", rb"(?m)^\s*import\s+warp\b"),
-        ("Taichi", ".py", rb"(?m)^\s*(?:from|import)\s+taichi\b"),
-        ("Gluon", ".py", rb"(?m)^\s*(?:from|import)\s+triton\.experimental(?:\.| import )gluon\b"),
-    )
+_BY_FUNCTION = "a benchmark script (--script), a test (gpu_benchmark), a suite of yours (TorchFunction)"
+_BY_SCRIPT = "a benchmark script (--script), a test (gpu_benchmark)"
+_BY_PROGRAM = "a benchmark program (--with-command)"
+_BY_NUMBA = "a benchmark script (--script), a test (gpu_benchmark), a suite of yours (NumbaFunction)"
+_BY_TEXT = "a suite of yours, once the kernel's text is in a .cu file"
+_BY_SHADER = "a suite of yours (Kernel with a .glsl or .comp source)"
+_CPP = ".h .hpp .cuh .cu .cpp .cc .cxx .c"
+_IMPORT = r"(?m)^\s*(?:from|import)\s+"
+_FRAMEWORKS: Sequence[tuple[str, str, str, str]] = (
+    ("cuTile", _BY_FUNCTION, ".py", rf"{_IMPORT}cuda(?:\.|\s+import\s+(?:.*\W)?)tile\b"),
+    ("CuTe DSL", _BY_FUNCTION, ".py", rf"{_IMPORT}cutlass(?:\.|\s+import\s+(?:.*\W)?)cute\b"),
+    ("TileLang", _BY_FUNCTION, ".py", rf"{_IMPORT}tilelang\b"),
+    ("Helion", _BY_FUNCTION, ".py", rf"{_IMPORT}helion\b"),
+    ("Warp", _BY_FUNCTION, ".py", rf"{_IMPORT}warp\b"),
+    ("Gluon", _BY_FUNCTION, ".py", rf"{_IMPORT}triton\.experimental(?:\.|\s+import\s+)gluon\b"),
+    ("Taichi", _BY_FUNCTION, ".py", rf"{_IMPORT}taichi\b"),
+    ("JAX Pallas", _BY_FUNCTION, ".py", rf"{_IMPORT}jax\.experimental(?:\.|\s+import\s+(?:.*\W)?)pallas\b"),
+    ("torch.compile", _BY_FUNCTION, ".py", r"(?m)^[^#\n]*\btorch\.compile\b"),
+    ("numba-cuda", _BY_NUMBA, ".py", r"(?m)^[^#\n]*@(?:numba\.)?cuda\.jit\b"),
+    ("PyCUDA", _BY_TEXT, ".py", rf"{_IMPORT}pycuda\.compiler\s+import\s+.*SourceModule\b"),
+    ("cuda.core", _BY_TEXT, ".py", rf"{_IMPORT}cuda\.core\S*\s+import\s+(?:\([^)]*|.*)\bProgram\b"),
+    ("CUDA graphs", _BY_SCRIPT, ".py", r"(?m)^[^#\n]*\b(?:CUDAGraph|cuda\.graph|make_graphed_callables)\b"),
+    ("CUDA graphs", _BY_PROGRAM, _CPP, r"(?m)^(?!\s*//).*\bcu(?:da)?(?:GraphLaunch|StreamBeginCapture)\b"),
+    ("SYCL", _BY_PROGRAM, _CPP, r"#\s*include\s*[<\"](?:CL/)?sycl(?:/sycl)?\.hpp"),
+    ("Kokkos", _BY_PROGRAM, _CPP, r"#\s*include\s*[<\"]Kokkos_Core"),
+    ("OpenMP offloading", _BY_PROGRAM, _CPP, r"#\s*pragma\s+omp\s+target\b"),
+    ("OpenACC", _BY_PROGRAM, _CPP, r"#\s*pragma\s+acc\s"),
+    ("CUDA.jl", _BY_PROGRAM, ".jl", r"(?m)^\s*using\s+CUDA\b"),
+    ("Metal", _BY_PROGRAM, ".metal", ""),
+    ("Mojo", _BY_PROGRAM, ".mojo .🔥", ""),
+    ("WGSL", _BY_PROGRAM, ".wgsl", ""),
+    ("HLSL", _BY_PROGRAM, ".hlsl", ""),
+    ("Slang", _BY_PROGRAM, ".slang", ""),
+    ("GLSL", _BY_SHADER, ".comp", ""),
 )
-"""Frameworks that nobody writes a suite for here: name, endings of files, and what such a file has."""
+"""Frameworks for which no suite is written: name, what measures it, endings and text of its files."""
 
 
-def unknown_frameworks(repository: Repository) -> dict[str, list[str]]:
-    """Return the files of each framework whose kernels are seen and not read."""
-    found: dict[str, list[str]] = {}
+@dataclass(frozen=True)
+class OtherFramework:
+    """A framework for whose kernels no suite is proposed."""
+
+    name: str
+    measured_by: str
+    """The ways to measure such a kernel."""
+    files: tuple[str, ...]
+
+
+def other_frameworks(repository: Repository, measured: Collection[str]) -> list[OtherFramework]:
+    """Return the frameworks of a repository without a suite. The files `measured` by suites do not count for
+    languages of Python, which such a suite calls.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
     for file in repository.files:
-        for name, suffixes, pattern in _FRAMEWORKS:
-            if file.endswith(tuple(suffixes.split())) and pattern.search(repository.bytes_of(file)):
-                found.setdefault(name, []).append(file)
-                break
-    return found
+        for name, measured_by, suffixes, pattern in _FRAMEWORKS:
+            is_measured = file in measured and measured_by in (_BY_FUNCTION, _BY_NUMBA)
+            if not is_measured and file.endswith(tuple(suffixes.split())) and _has(repository, file, pattern):
+                found.setdefault((name, measured_by), []).append(file)
+    if hip := [file for file in repository.sources if repository.hip_of(file)]:
+        found["HIP", _BY_PROGRAM] = hip
+    return [OtherFramework(*key, tuple(files)) for key, files in found.items()]
+
+
+def _has(repository: Repository, file: str, pattern: str) -> bool:
+    return re.search(pattern.encode(), repository.bytes_of(file)) is not None

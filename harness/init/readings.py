@@ -25,6 +25,7 @@ from harness.init.elementwise import Elementwise, elementwise
 from harness.init.guessed_suite import NotReadError
 from harness.init.repository import Repository
 from harness.init.structures import Member, Structure, structure_in
+from harness.suite.grid_sync import grid_waiters, names_grid
 
 DTYPES = {
     "float": "float32",
@@ -163,6 +164,13 @@ class Reading:
         if hip := self.repository.hip_of(self.file):
             raise NotReadError(
                 f"not proposed: HIP ({hip}), which nvcc does not compile. Measure its CUDA version"
+            )
+        own = self.repository.text(self.file)
+        others = (text for text in self.repository.texts(self.file) if text is not own and names_grid(text))
+        if self.kernel.name in grid_waiters("\n".join((*others, own))):
+            raise NotReadError(
+                "it waits for its whole grid, which takes a cooperative launch: write a suite with "
+                "cooperative=True, and a grid that fits the card"
             )
         if unsayable := next((each for each in self.kernel.template if each.problem), None):
             raise NotReadError(

@@ -21,7 +21,14 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
+from harness.device.backends.base import (
+    Argument,
+    Built,
+    Device,
+    check_launch,
+    check_resident,
+    compile_all,
+)
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.judgement.statistics.moderated import DEFAULT_PRIOR, moderate
@@ -211,6 +218,8 @@ def build(
     with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
+    if prepared.launch.attributes:
+        check_resident(prepared.launch, device.resident_grid(built, prepared.launch), device.info)
     return built
 
 

@@ -120,6 +120,19 @@ class Launch:
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
     steps: tuple[Launch, ...] = ()
     """The launches of the kernels that run after it in one launch of the case."""
+    cooperative: bool = False
+    """True where its blocks may wait for one another, so that all of them are resident at once."""
+    cluster: Extent3 | None = None
+    """Blocks of a cluster, x first; None where the launch names none."""
+    programmatic: bool = False
+    """True where it may begin before the kernel before it has ended: programmatic dependent launch."""
+
+    @property
+    def attributes(self) -> str:
+        """The attributes in words, such as ``cooperative, cluster 2x1x1``; empty for a plain launch."""
+        cluster = f"cluster {'x'.join(map(str, self.cluster))}" if self.cluster else ""
+        flags = "cooperative" if self.cooperative else "", "programmatic" if self.programmatic else ""
+        return ", ".join(filter(None, (*flags, cluster)))
 
     @property
     def in_parts(self) -> bool:

@@ -160,6 +160,9 @@ class Step:
     args: tuple[str, ...] = ()
     """Names of the arguments, in the order of the parameters; empty for the kernel's own `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
+    programmatic: bool = False
+    """True for programmatic dependent launch: it may begin before the function before it has ended, and waits
+    for that one itself, by `cudaGridDependencySynchronize()`. From sm_90."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,12 @@ class Kernel:
     """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
     further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
     anything."""
+    cooperative: bool = False
+    """True for a cooperative launch, in which blocks can wait for their whole grid, `this_grid().sync()`. The
+    grid must fit the card at once. Such a kernel is CUDA only."""
+    cluster: Geometry | None = None
+    """Blocks of a cluster, x first, that the launch names; from sm_90. None also for a kernel that names its
+    own by `__cluster_dims__`. Such a kernel is CUDA only."""
 
     def __post_init__(self) -> None:
         check_identifier("Kernel", self.name)
@@ -249,6 +258,7 @@ class Kernel:
         if text and (self.block is None or self.grid is None):
             raise self.error("needs a block and a grid: its source is launched.")
         self._check_steps()
+        self._check_attributes()
         if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
             raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
 
@@ -267,6 +277,14 @@ class Kernel:
                 raise self.error(f"has the workspace {name!r}, which is in no args: say where it goes.")
         if self.setup is not None and not named:
             raise self.error("has a setup and no args: say where what it returns goes.")
+
+    def _check_attributes(self) -> None:
+        made = [source for source in self.sources.values() if not isinstance(source, (str, Generated))]
+        if self.has_attributes and (made or self.dispatch or self.sources.keys() != {"cuda"}):
+            raise self.error(
+                "has cooperative or cluster; expected a source that cuda compiles, no other source, and no "
+                "dispatch."
+            )
 
     def _check_instance(self) -> None:
         if not self.instantiate:
@@ -291,7 +309,7 @@ class Kernel:
             return dict(self.source)
         if isinstance(self.source, str):
             backends = _BY_SUFFIX.get(Path(self.source).suffix, _PORTABLE)
-            cuda_only = self.requires or self.instantiate or self.arch
+            cuda_only = self.requires or self.instantiate or self.arch or self.has_attributes
             return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
         return {"cuda": self.source}
 
@@ -300,6 +318,11 @@ class Kernel:
         if backend == "null":
             return next(iter(self.sources.values()))
         return self.sources.get(backend)
+
+    @property
+    def has_attributes(self) -> bool:
+        """True where its launch has an attribute: cooperative or cluster."""
+        return self.cooperative or self.cluster is not None
 
     def runs_on_host(self, backend: str) -> bool:
         """Return whether code of the suite's own runs in the host's process when the kernel is launched.

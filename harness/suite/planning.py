@@ -155,6 +155,7 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
             dataclasses.replace(
                 _shape(kernel, step, f" of {step.entry}", case),
                 grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
+                programmatic=step.programmatic,
             )
             for step in kernel.steps
         ),
@@ -165,7 +166,8 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
         if resident is None or case.device_facts is None:
             raise
         grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
-    return dataclasses.replace(launch, grid=grid)
+    cluster = None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case)
+    return dataclasses.replace(launch, grid=grid, cooperative=kernel.cooperative, cluster=cluster)
 
 
 def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:

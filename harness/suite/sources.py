@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from harness.errors import BuildError, LaunchError, SuiteError
 from harness.records.types import Launch
+from harness.suite.grid_sync import grid_waiters
 from harness.suite.kernel import (
     IMAGES,
     Generated,
@@ -219,6 +220,8 @@ def program(
     BuildError where a function of the suite fails to generate one, LaunchError if parts are impossible.
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
+    if backend in ("cuda", "null") and made.kind == "kernel":
+        _check_grid_sync(made, kernel)
     if made.python is not None and kernel.grid is not None:
         made = dataclasses.replace(made, python=dataclasses.replace(made.python, launch=launch))
     system_headers = backend in ("cuda", "null")
@@ -232,6 +235,17 @@ def program(
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
     return _in_parts(made, launch, backend)
+
+
+def _check_grid_sync(made: Program, kernel: Kernel) -> None:
+    """Raises LaunchError for a function that waits for its whole grid and is launched without that right."""
+    plain = [name for name, _ in made.steps] + ([] if kernel.cooperative else [made.function])
+    if waiting := next((name for name in plain if name in grid_waiters(made.text)), ""):
+        step = "" if waiting == made.function else ", and write the step as a kernel of its own"
+        raise LaunchError(
+            f"{waiting} of {made.name} waits for its whole grid, which a plain launch does not allow: say "
+            f"cooperative=True in its Kernel, with a grid that fits the card at once{step}."
+        )
 
 
 def _whole(
@@ -364,6 +378,8 @@ def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
     """Return why a program finds its blocks right in a whole launch only; empty if in parts too."""
     host = "the host enqueues its work, in its own way."
     problem = {"kernel": "", "image": "it is compiled already."}.get(whole.kind, host)
+    if launch.attributes:
+        problem = "its blocks may wait for one another."
     if whole.steps or problem:
         return "it has steps." if whole.steps else problem
     code = _without_comments(whole.text)

@@ -128,6 +128,8 @@ class KernelData(msgspec.Struct, frozen=True):
     args: tuple[str, ...]
     options: dict[str, tuple[str, ...]]
     dispatch: CaseValue
+    cooperative: bool
+    cluster: CaseValue
     tune: TuningData | None
     library: bool
     about: str

@@ -140,6 +140,11 @@ class Device(Protocol):
         """Blocks of a launch that one multiprocessor holds at once; None where the device cannot tell."""
         return None
 
+    def resident_grid(self, built: Built, launch: Launch) -> int | None:
+        """Blocks of a launch that the whole device holds at once; None where the device cannot tell."""
+        blocks = self.resident_blocks(built, launch)
+        return None if blocks is None else blocks * (self.info.compute_units or 1)
+
     def free_bytes(self) -> int | None:
         """Memory that an allocation could still get; None where the device cannot tell."""
 
@@ -311,10 +316,55 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
         if any(map(operator.gt, extents, most)):
             largest = f"{device.name}'s largest {what.lower()} {_by(most)}"
             raise LaunchError(f"{what} {_by(extents)} exceeds {largest}.")
+    _check_attributes(launch, device)
     if shared_bytes > device.max_shared_bytes:
         raise LaunchError(
             f"A block needs {shared_bytes} bytes of shared memory; {device.name} has "
             f"{device.max_shared_bytes} per block: use a smaller size or tile."
+        )
+
+
+MOST_CLUSTER_BLOCKS = 16
+"""Largest cluster of any card; more than 8 blocks fit on some cards alone, which the driver tells."""
+
+
+def _check_attributes(launch: Launch, device: DeviceInfo) -> None:
+    """Raises LaunchError for a cluster or a cooperative grid that no kernel could have on the device."""
+    cluster = launch.cluster or (1, 1, 1)
+    capability = device.compute_capability
+    if (launch.cluster or launch.programmatic) and capability and tuple(capability) < (9, 0):
+        what = "Clusters need" if launch.cluster else "Programmatic dependent launch needs"
+        raise LaunchError(f"{what} sm_90; {device.name} is sm_{capability[0]}{capability[1]}.")
+    if not 1 <= math.prod(cluster) <= MOST_CLUSTER_BLOCKS or min(cluster) < 1:
+        raise LaunchError(
+            f"A cluster of {_by(cluster)} blocks is not from 1 to {MOST_CLUSTER_BLOCKS} blocks, the most of "
+            "any card: use a smaller cluster."
+        )
+    if any(map(operator.mod, launch.grid, cluster)):
+        raise LaunchError(
+            f"Grid {_by(launch.grid)} is no multiple of cluster {_by(cluster)}: round each direction up."
+        )
+    units, threads = device.compute_units, math.prod(launch.block)
+    if launch.cooperative and units and device.max_threads_per_sm:
+        check_resident(launch, units * (device.max_threads_per_sm // threads), device)
+
+
+def check_resident(launch: Launch, resident_blocks: int | None, device: DeviceInfo) -> None:
+    """Raises LaunchError for a cluster that does not fit, and for a cooperative grid larger than what is
+    resident at once; None for `resident_blocks` where that cannot be told.
+    """
+    if resident_blocks is None:
+        return
+    if launch.cluster and not resident_blocks:
+        raise LaunchError(
+            f"Not one cluster of {_by(launch.cluster)} blocks fits on {device.name}: use a smaller cluster "
+            "or block, or less shared memory."
+        )
+    if launch.cooperative and math.prod(launch.grid) > resident_blocks:
+        raise LaunchError(
+            f"The cooperative grid {_by(launch.grid)} has more than the {resident_blocks} blocks that "
+            f"{device.name} holds at once: let each block do more work, with "
+            "grid=lambda c: c.resident_blocks * c.device.sm_count."
         )
 
 

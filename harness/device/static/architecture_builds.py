@@ -231,6 +231,8 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
         yield refused
     if kernel.capability is not None and capability < kernel.capability:
         yield Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
+    if kernel.cluster is not None and capability < (9, 0):
+        yield Refusal("needs-capability", f"{name} needs sm_90, for its clusters.")
     if kernel.arch and not is_for(kernel.arch, capability):
         yield Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
 
@@ -268,7 +270,8 @@ def _build(
             return _image(asked, made), None
         compiled = compiled_for(made, asked.arch, timeout_s, cache)
         entry = nvcc.entry_among(made, compiled.parameters)
-        check_parameters(made, compiled.parameters[entry])
+        for part in functions_of(made):
+            check_parameters(part, compiled.parameters[nvcc.entry_among(part, compiled.parameters)])
         code = kernel_code(compiled.binary, entry)
         used, warnings = compiled.usage.get(entry), compiled.warnings
         built = replace(asked, built_for=compiled.arch, entry=entry, usage=used, warnings=warnings)
@@ -285,8 +288,8 @@ def _image(asked: Build, made: Program) -> Build:
     nvcc.check_image(made, asked.arch)
     kernels = cubin.entries(made.content)
     symbol = nvcc.entry(made, made.content)
-    if kernels:
-        check_parameters(made, kernels[symbol])
+    for part in functions_of(made) if kernels else ():
+        check_parameters(part, kernels[nvcc.entry_among(part, kernels)])
     return replace(
         asked,
         status="not-built",
@@ -357,6 +360,17 @@ def _parsed(kept: Kept, arch: str) -> Compiled:
         warnings=tuple(dict.fromkeys(_WARNING.findall(kept.said))),
         binary=kept.binary,
     )
+
+
+def functions_of(made: Program) -> Iterator[Program]:
+    """Yield a program for each function that a launch runs, with that function's own parameters."""
+    begin = 0
+    for name, count in made.steps:
+        given = made.parameters[begin : begin + count]
+        step = f"{made.name}'s step {name}"
+        yield replace(made, name=step, function=name, instance="", steps=(), parameters=given)
+        begin += count
+    yield replace(made, steps=(), parameters=made.parameters[begin:])
 
 
 def check_parameters(made: Program, sizes: Sequence[int]) -> None:

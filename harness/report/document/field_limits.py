@@ -78,7 +78,7 @@ _FIELDS: Sequence[tuple[Any, str]] = (
         "base code_bytes constant_bytes dynamic_shared_bytes false_alarms head local_bytes slots verdicts",
     ),
     (Size, "max_threads_per_block registers spill_load_bytes spill_store_bytes static_shared_bytes"),
-    (_EXTENT, "block dispatch grid"),
+    (_EXTENT, "block cluster dispatch grid"),
     (Annotated[tuple[Fraction, ...], Meta(max_length=64)], "process_effects"),
     (Annotated[Mapping[Identifier, Size], Meta(max_length=16)], "sizes"),
     (Annotated[Mapping[Code, Size], Meta(max_length=32)], "touched"),

@@ -75,6 +75,7 @@ def _static(side: Arm) -> list[tuple[str, str]]:
         ("spills", binary(built.local_bytes)),
         ("grid", _TIMES.join(map(str, launch.grid)) if launch else ""),
         ("block", _TIMES.join(map(str, launch.block)) if launch else ""),
+        ("launch", launch.attributes or "plain" if launch else ""),
     ]
 
 

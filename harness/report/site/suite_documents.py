@@ -178,6 +178,7 @@ def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
         "multiprocessors": card.multiprocessors,
         "block": launch.block,
         "grid": launch.grid,
+        "attributes": launch.attributes,
         "registers": resources.registers,
         "shared_bytes": static_bytes + launch.dynamic_shared_bytes,
         "local_bytes": resources.local_bytes,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, Built
+from harness.device.backends.cuda.libcuda import DriverFunction
 from harness.device.frameworks import FrameworkFunction
 from harness.errors import LaunchError
 
@@ -27,6 +28,8 @@ class CudaBuilt(Built):
     """Addresses of the results that were filled last."""
     image: tuple[bytes, str] | None = None
     """The binary that the driver loads, and the name of the function in it."""
+    with_attributes: DriverFunction | None = None
+    """The kernel as it is launched with attributes, once it was."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,13 @@ class CudaDevice(Device):
     def resident_blocks(self, built: Built, launch: Launch) -> int | None:
         assert isinstance(built, CudaBuilt)
         return None if built.image is None else libcuda.resident_blocks(*built.image, launch)
+
+    def resident_grid(self, built: Built, launch: Launch) -> int | None:
+        assert isinstance(built, CudaBuilt)
+        if launch.cluster is None or built.image is None:
+            return super().resident_grid(built, launch)
+        clusters = libcuda.resident_clusters(*built.image, launch)
+        return None if clusters is None else clusters * math.prod(launch.cluster)
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
@@ -272,6 +280,9 @@ class CudaDevice(Device):
     ) -> None:
         """Enqueue a kernel over a whole grid, on the harness's stream if on no other."""
         function, arguments = built.function, [as_bits(argument) for argument in arguments]
+        if launch.attributes:
+            self._enqueue_with_attributes(built, launch, arguments)
+            return
         key = (id(function), launch.dynamic_shared_bytes)
         if key not in self._prepared:
             function.prepare(formats(built.name, arguments, built.parameters))
@@ -286,6 +297,15 @@ class CudaDevice(Device):
             *arguments,
             shared_size=launch.dynamic_shared_bytes,
         )
+
+    def _enqueue_with_attributes(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any]) -> None:
+        """Enqueue a kernel by the driver's own call, as PyCUDA's has no attributes."""
+        if built.with_attributes is None:
+            assert built.image is not None
+            formats(built.name, arguments, built.parameters)  # which checks their sizes
+            built.with_attributes = libcuda.function(*built.image)
+        given = [each if isinstance(each, bytes) else each.tobytes() for each in arguments]
+        built.with_attributes.launch(launch, given, int(self.stream.handle))
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         api = driver.api()

@@ -13,7 +13,7 @@ from harness.device.plausible_ranges import or_none, reason_of, text_of
 from harness.errors import DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch
 
-_FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
+FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
 """CUDA's words for a kernel's fault, as against a call's; PyCUDA has one class for both."""
 
 
@@ -52,7 +52,7 @@ def translated(what: str) -> Iterator[None]:
     except driver.LaunchError as error:
         raise KernelError(f"{what}: the kernel failed on the card ({error}).") from error
     except driver.LogicError as error:
-        kind = KernelError if _FAULT.search(str(error)) else LaunchError
+        kind = KernelError if FAULT.search(str(error)) else LaunchError
         raise kind(f"{what}: {error}.") from error
     except driver.Error as error:
         raise MeasureError(f"{what}: {error}.") from error

@@ -123,6 +123,7 @@
       { class: "facts" },
       item("block", by(asked.block), "threads"),
       item("grid", by(asked.grid), "blocks"),
+      asked.attributes ? item("launch", harness.plain(asked.attributes, 60)) : null,
       item("registers", format.whole(asked.registers), "of a thread"),
       item("shared memory", `${format.whole(asked.shared_bytes)} B`, "of a block"),
       resident,
