@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import harness
@@ -14,6 +15,7 @@ from harness.report.document.field_limits import clipped
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.static_tables import static_fields
+from harness.report.words.of_diagnosis import loop_sheet
 from harness.suite.case_id import CaseId
 
 _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "new": "new"}
@@ -37,6 +39,27 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
             Column("what", [what for _, _, what in archs], text=True),
         ],
     )
+
+
+_MOST_LOOPS = 3
+
+
+def loop_sheets(found: Sequence[Difference]) -> Iterator[Sheet]:
+    """Yield the difference of the hottest loop of the first kernels, those with a risk before others.
+
+    Of several architectures, a kernel has the first. The last caption counts what is left out.
+    """
+    differing = sorted((each for each in found if each.loop), key=lambda each: not each.risks)
+    of_kernel: dict[str, Difference] = {}
+    for each in differing:
+        of_kernel.setdefault(label_of(each, found), each)
+    left = len(differing) - len(of_kernel) + max(0, len(of_kernel) - _MOST_LOOPS)
+    shown = list(of_kernel.items())[:_MOST_LOOPS]
+    for at, (label, each) in enumerate(shown, 1):
+        assert each.loop is not None, "only those with a loop are here"
+        sheet = loop_sheet(each.loop, f"{label} on {each.shown.build.arch}")
+        more = f"\n{counted(left, 'more loop')} differ{'s' if left == 1 else ''}: see --json."
+        yield replace(sheet, caption=sheet.caption + (more if left and at == len(shown) else ""))
 
 
 def _is_told(each: Difference) -> bool:
@@ -128,7 +151,7 @@ def as_json(suite: str, found: Sequence[Difference]) -> list[dict[str, Any]]:
             "kernel": each.shown.build.kernel,
             "arch": each.shown.build.arch,
             "cases": each.shown.cases,
-            **fields_of(each, "status", "risks", "changes"),
+            **fields_of(each, "status", "risks", "changes", "loop"),
             "base": each.base and static_fields(each.base),
             "head": each.head and static_fields(each.head),
         }
