@@ -276,7 +276,7 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     shown = harness(
         "static", "--base", commits["base"], "--commit", commits["unroll"], "--arch", "sm_86", cwd=folder
     )
-    assert "Hottest loop of tiled on sm_86: tiled.cu:9-11, 75 → 13 instructions" in shown.out
+    assert "Hottest loop of tiled on sm_86, tiled.cu:9-11: 75 → 13 instructions" in shown.out
     assert re.search(r"^- +56  11 +FFMA", shown.out, re.MULTILINE)
     assert max(map(len, shown.out.splitlines())) <= 80
     status, found, _ = risks("narrower", "--fail-on", "none")

@@ -503,6 +503,17 @@ CauseKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Risk:
+    """A difference between two builds of a kernel that has been seen to cost time."""
+
+    kind: RiskKind
+    message: str
+    """``0 → 48 bytes spilled``."""
+    place: str = ""
+    """Line of the source, as ``file.cu:12``; empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """A cause of a slowdown that hardware counters show."""
 
@@ -529,8 +540,8 @@ class CodeLine:
 class LoopDifference:
     """The machine code of the hottest loop of base and head, aligned."""
 
-    base: str
-    head: str
+    base_place: str
+    head_place: str
     """The source lines of each loop, as ``file.cu:9-11, 14``; empty where they are unknown."""
     base_count: int
     head_count: int
@@ -547,7 +558,7 @@ class LoopDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What hardware counters tell of a slowdown, read after the verdict."""
+    """What hardware counters and compiled code tell of a slowdown, read after the verdict."""
 
     base_counters: Mapping[str, float] = field(default_factory=dict)
     head_counters: Mapping[str, float] = field(default_factory=dict)
@@ -556,6 +567,10 @@ class Diagnosis:
     """The largest share first; empty where no cause stands out."""
     problem: str = ""
     """Reason why there are no counters."""
+    risks: tuple[Risk, ...] = ()
+    """Differences of the compiled code that have been seen to cost time."""
+    loop: LoopDifference | None = None
+    """Difference of the hottest loops; None where they are alike or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness.device.static.loop_difference import loop_difference
 from harness.device.static.sass import LOOP, Instructions, Loop, arithmetic, by_width
 from harness.device.static.static_facts import StaticFacts
-from harness.records.types import DifferenceStatus, LoopDifference, RiskKind
+from harness.records.types import DifferenceStatus, LoopDifference, Risk
 
 _MORE = 1.02
 """Instructions of the hottest loop for each arithmetic one, head over base: less is how ptxas schedules."""
@@ -23,15 +23,6 @@ _WORDS = {
     "STG": "stores",
     "STS": "stores to shared memory",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Risk:
-    kind: RiskKind
-    message: str
-    """``0 → 48 bytes spilled``."""
-    place: str = ""
-    """Line of the source, as ``file.cu:12``; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,8 +52,8 @@ def loop_difference(base: Instructions, head: Instructions) -> LoopDifference | 
     if not changes.keys() - {"alike", "moved"}:
         return None
     return LoopDifference(
-        base=_extent(sides[0]),
-        head=_extent(sides[1]),
+        base_place=_extent(sides[0]),
+        head_place=_extent(sides[1]),
         base_count=len(sides[0]),
         head_count=len(sides[1]),
         added=changes["added"],

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import harness
-from harness.device.static.differences import Difference, Risk
+from harness.device.static.differences import Difference
 from harness.numbers import counted
 from harness.records.types import DifferenceStatus, fields_of
 from harness.report.document.field_limits import clipped
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.static_tables import static_fields
-from harness.report.words.of_diagnosis import loop_sheet
+from harness.report.words.of_diagnosis import LOOP_RULE, loop_places, loop_sheet, risk_text
 from harness.suite.case_id import CaseId
 
 _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "new": "new"}
@@ -57,9 +57,15 @@ def loop_sheets(found: Sequence[Difference]) -> Iterator[Sheet]:
     shown = list(of_kernel.items())[:_MOST_LOOPS]
     for at, (label, each) in enumerate(shown, 1):
         assert each.loop is not None, "only those with a loop are here"
-        sheet = loop_sheet(each.loop, f"{label} on {each.shown.build.arch}")
+        sheet, places = loop_sheet(each.loop), loop_places(each.loop)
+        kernel = f"{label} on {each.shown.build.arch}, {places}" if places else label
+        title = sheet.title.replace("Hottest loop", f"Hottest loop of {kernel}")
         more = f"\n{counted(left, 'more loop')} differ{'s' if left == 1 else ''}: see --json."
-        yield replace(sheet, caption=sheet.caption + (more if left and at == len(shown) else ""))
+        yield replace(
+            sheet,
+            title=title,
+            caption=f"{sheet.caption}\n{LOOP_RULE}" + (more if left and at == len(shown) else ""),
+        )
 
 
 def _is_told(each: Difference) -> bool:
@@ -88,10 +94,6 @@ def _what(each: Difference) -> str:
     if each.status == "failed":
         return each.shown.build.message
     return "; ".join(map(risk_text, each.risks) if each.risks else each.changes)
-
-
-def risk_text(risk: Risk) -> str:
-    return f"{risk.message} ({risk.place})" if risk.place else risk.message
 
 
 def status_counts(found: Sequence[Difference]) -> dict[DifferenceStatus, int]:
