@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.device.counters import STALL
-from harness.numbers import number, percent
+from harness.numbers import number, percent_figure
 from harness.records.types import Diagnosis, LoopDifference, Risk
 from harness.report.table import Cell, Column, Sheet
 
@@ -35,7 +35,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
             "misc": "other reasons (misc)",
         }.items()
     },
-    "warps": ("warps on a multiprocessor", "warps"),
+    "warps": ("warps on a multiprocessor", ""),
     "instructions": ("instructions", "of warps"),
     "issue_busy": ("issue slots busy", "% of peak"),
     "dram_read_bytes": ("read from DRAM", "bytes"),
@@ -116,13 +116,17 @@ def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:
     return Sheet(
         title="Hardware counters of a launch",
         columns=[
-            Column("counter", [_COUNTERS[name][0] for name in names], text=True, heads=True),
-            Column("unit", [_COUNTERS[name][1] for name in names], text=True),
+            Column("counter", [_label(name) for name in names], text=True, heads=True),
             Column("base", [_figure(base[name]) for name in names]),
             Column("head", [_figure(head[name]) for name in names]),
-            Column("change", [_change(_COUNTERS[name][1], base[name], head[name]) for name in names]),
+            Column("change %", [_change(_COUNTERS[name][1], base[name], head[name]) for name in names]),
         ],
     )
+
+
+def _label(name: str) -> str:
+    """``L2 hits, %``: a counter in words, with its unit."""
+    return ", ".join(filter(None, dict.fromkeys(_COUNTERS[name])))
 
 
 def _in_cycles(counters: Mapping[str, float]) -> dict[str, float]:
@@ -135,7 +139,11 @@ def _in_cycles(counters: Mapping[str, float]) -> dict[str, float]:
 
 
 def _figure(value: float) -> str:
-    return number(round(value) if value >= 1000 else value, 4)
+    """``61.3``, ``937 k``, ``1.50 M``: three digits, so that a telephone has room for both sides."""
+    for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= scale:
+            return f"{number(value / scale, 3)} {prefix}"
+    return number(value, 3)
 
 
 def _change(unit: str, base: float, head: float) -> str:
@@ -143,8 +151,8 @@ def _change(unit: str, base: float, head: float) -> str:
     if base == head:
         return ""
     if unit.startswith("%"):
-        return f"{head - base:+.1f} points"
-    return percent(head / base - 1, sign=True) if base else "from 0"
+        return percent_figure((head - base) / 100, sign=True)
+    return percent_figure(head / base - 1, sign=True) if base else "new"
 
 
 def _counts(loop: LoopDifference) -> str:
@@ -157,4 +165,4 @@ def _counts(loop: LoopDifference) -> str:
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     shown = sum(each.count for each in loop.lines if each.change in ("added", "removed"))
     left = loop.added + loop.removed - shown
-    return f"{told[0].upper()}{told[1:]}{f'; {left:,} of them not shown' if left else ''}."
+    return f"{told[0].upper()}{told[1:]}{f'; {left:,} not shown' if left else ''}."
