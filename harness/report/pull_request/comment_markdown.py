@@ -70,7 +70,7 @@ def renderer(template: str) -> Callable[..., Iterable[str]]:
         "settings": lambda case: Markup(settings(case, code)),
         "to_do": _to_do,
         "visible": _visible,
-        "why": lambda case: Markup(why(case, code)),
+        "why": lambda case: Markup(why(case.diagnosis, code)),
         "counter_sheet": counter_sheet,
         "loop_places": loop_places,
         "loop_rule": LOOP_RULE,

@@ -62,8 +62,9 @@ def _kind(case: Verdict) -> str:
 
 
 def _said(found: CaseOnCard) -> str:
-    said = filter(None, (sentence(found.case, units_of(found.card)), why(found.case), settings(found.case)))
-    told = " ".join(said) or reason(found.case) or found.case.reason
+    case = found.case
+    said = sentence(case, units_of(found.card)), why(case.diagnosis), settings(case)
+    told = " ".join(filter(None, said)) or reason(case) or case.reason
     return harmless(f"{found.label} on {found.card.device}: {told}")
 
 

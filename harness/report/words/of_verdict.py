@@ -26,7 +26,7 @@ from harness.numbers import (
     percent_figure,
     rough,
 )
-from harness.records.types import Comparison, Effect, Outputs, Source, Verdict
+from harness.records.types import Comparison, Diagnosis, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
 from harness.report.words.of_diagnosis import risk_text
 from harness.suite.case_id import size_label
@@ -108,7 +108,13 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """Return the sentence, and what only who measured could add to it: a cause, a setting, an error."""
-    parts = sentence(verdict, units), _local_memory(verdict), why(verdict), settings(verdict), verdict.message
+    parts = (
+        sentence(verdict, units),
+        _local_memory(verdict),
+        why(verdict.diagnosis),
+        settings(verdict),
+        verdict.message,
+    )
     return " ".join(filter(None, parts))
 
 
@@ -173,12 +179,11 @@ def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
     return f"Settings differ: {'; '.join(map(mark, changed[:_MOST_SETTINGS]))}{more}."
 
 
-def why(case: Verdict, mark: Callable[[str], str] = str) -> str:
+def why(diagnosis: Diagnosis | None, mark: Callable[[str], str] = str) -> str:
     """``Because bank conflicts rose from 0 to 31 (100 % of the extra cycles).`` Then how the code differs.
 
     Each is a process's own text, which `mark` makes fit for where it is said; empty where nobody asked.
     """
-    diagnosis = case.diagnosis
     if diagnosis is None:
         return ""
     told = [
