@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import harness
@@ -12,6 +13,7 @@ from harness.device.static.differences import Difference
 from harness.numbers import counted
 from harness.records.types import DifferenceStatus, fields_of
 from harness.report.document.field_limits import clipped
+from harness.report.document.from_results import MOST_EVIDENCE
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.static_tables import static_fields
@@ -115,7 +117,13 @@ def static_report(
     base: str | None,
     head: str | None,
 ) -> StaticReport:
-    """Return the document of what differs in each suite, by its name; commits are None for a working tree."""
+    """Return the document of what differs in each suite, by its name; commits are None for a working tree.
+
+    The first rows with a risk have their loops, which take kilobytes.
+    """
+    suites = list(by_suite)
+    loops = (each for _, found in suites for each in found if each.risks and each.loop)
+    kept = {id(each) for each in islice(loops, MOST_EVIDENCE)}
     return clipped(
         StaticReport(
             harness_version=harness.__version__,
@@ -126,15 +134,15 @@ def static_report(
                 StaticSuite(
                     suite=name,
                     counts=status_counts(found),
-                    rows=tuple(_row(each, found) for each in found if _is_told(each)),
+                    rows=tuple(_row(each, found, id(each) in kept) for each in found if _is_told(each)),
                 )
-                for name, found in by_suite
+                for name, found in suites
             ),
         )
     )
 
 
-def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
+def _row(each: Difference, found: Sequence[Difference], with_loop: bool) -> StaticRow:
     build = each.shown.build
     return StaticRow(
         kernel=label_of(each, found),
@@ -143,6 +151,7 @@ def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
         message=build.message if each.status == "failed" else "",
         changes=each.changes,
         risks=tuple(StaticRisk(risk.kind, risk_text(risk)) for risk in each.risks),
+        loop=each.loop if with_loop else None,
     )
 
 
