@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 from bisect import bisect_right
+from itertools import pairwise
 
 import pytest
 
@@ -15,7 +17,7 @@ from harness.device.backends.cubin_lines import LineEntry, lines_of
 from harness.device.static import disassembly
 from harness.device.static.architecture_builds import compiled_for
 from harness.device.static.differences import _loop
-from harness.device.static.loop_difference import loop_difference
+from harness.device.static.loop_difference import _longest_common, loop_difference
 from harness.device.static.sass import LOOP, Instruction, Instructions, instructions_in, summarised
 from harness.errors import ExitCode
 from harness.records.types import CodeLine
@@ -210,6 +212,21 @@ def test_a_loop_differs_by_its_instructions_and_not_by_registers_and_order(head,
     told = None if found is None else (found.added, found.removed, found.moved, found.readdressed)
     assert told == counts
     assert [CodeLine(*each) for each in lines] == list(found.lines if found else ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_alignment_keeps_as_many_instructions_as_any(seed):
+    """By the table of all pairs, which takes too long for a real loop."""
+    rng = random.Random(seed)
+    base, head = ([rng.choice("abcd") for _ in range(rng.randrange(40))] for _ in range(2))
+    table = [[0] * (len(head) + 1) for _ in range(len(base) + 1)]
+    for i, one in enumerate(base, 1):
+        for j, other in enumerate(head, 1):
+            table[i][j] = table[i - 1][j - 1] + 1 if one == other else max(table[i - 1][j], table[i][j - 1])
+    found = _longest_common(base, head)
+    assert [base[i] for i, _ in found] == [head[j] for _, j in found]
+    assert all(one < other for pair in pairwise(found) for one, other in zip(*pair, strict=True))
+    assert len(found) == table[-1][-1]
 
 
 def test_a_loop_where_base_has_none_is_a_lost_unroll():
