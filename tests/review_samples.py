@@ -8,6 +8,7 @@ gets them, review.html, check.json, annotations.txt and the review itself.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.record_files import CalibrationSummary
-from harness.records.types import Arm, Effect, Extent3, Launch, Outputs, Resources, Verdict, VerdictStatus
+from harness.records.types import (
+    Arm,
+    Cause,
+    CodeLine,
+    Diagnosis,
+    Effect,
+    Extent3,
+    Launch,
+    LoopDifference,
+    Outputs,
+    Resources,
+    Risk,
+    Verdict,
+    VerdictStatus,
+)
 from harness.report.document.document import CardReview, Review, SourceLine
 from harness.report.document.outcome import Links, review_outcome
 from harness.report.pull_request.faces import faces, write_faces
@@ -250,6 +265,14 @@ def regressions() -> Review:
     )
 
 
+def explained() -> Review:
+    """A regression with its counters and machine code."""
+    spilled = {"base": side(), "head": side(1.224e6, registers=64, local_bytes=888)}
+    return review(
+        card(case("tiled", 1024, "regression", attribution="code", diagnosis=diagnosis(), **spilled))
+    )
+
+
 def inconclusive() -> Review:
     noisy = [
         case("shared_tile", size, "inconclusive", time=change(0.002 * at, 0.011), smallest_visible=0.019)
@@ -401,6 +424,7 @@ def hostile() -> Review:
             log="\n\n".join(ATTACKS),
             side="head" if at % 2 else "",
             settings_changed=ATTACKS[at:],
+            diagnosis=diagnosis(ATTACKS[at:]),
             reason="gh-1" if status in ("invalid", "inconclusive") else REASONS[status],
         )
         for at, (text, status) in enumerate(zip(ATTACKS, [*STATUSES, "failed"], strict=True))
@@ -460,6 +484,45 @@ def random_review(seed: int, most_cases: int = 60) -> Review:
     )
 
 
+def diagnosis(texts: Sequence[str] = ()) -> Diagnosis:
+    """Counters and code of a kernel that spills, with these texts where a stranger's can be."""
+    said = itertools.cycle(texts or ("x",))
+    cause, risk, problem, code, place = (
+        (next(said)[:200] for _ in range(5))
+        if texts
+        else (
+            "accesses to local memory rose from 0 to 3,000,000",
+            "0 → 888 bytes spilled, and 176 instructions of the hottest loop move them",
+            "",
+            "LDG.E.128.CONSTANT R4, desc[UR4][R2.64+0x10]",
+            "tiled.cu:86",
+        )
+    )
+    base = {"cycles": 1e6, "warp_cycles": 3.2e7, "warps": 32.0, "stalled_long_scoreboard": 8e6}
+    base |= {"stalled_wait": 1.6e7, "l2_hit_rate": 61.3, "local_load_requests": 0.0, "dram_read_bytes": 4e8}
+    head = base | {"cycles": 1.5e6, "stalled_long_scoreboard": 2e7, "l2_hit_rate": 22.0}
+    lines = [CodeLine("removed", code, place), CodeLine("alike", count=152)]
+    lines += [CodeLine("added", f"STL [R1+{4 * at:#x}], R47"[:200], place, at + 1) for at in range(4)]
+    return Diagnosis(
+        base_counters=base,
+        head_counters=head | {"local_load_requests": 3e6, "no_such_counter": 1.0},
+        causes=(Cause("local-memory", 0.8, cause),),
+        problem=problem,
+        risks=(Risk("spill", risk, place),),
+        loop=LoopDifference(
+            base_place=f"{place}, 90" if texts else "tiled.cu:76, 80-86",
+            head_place=place if texts else "tiled.cu:35-36, 76, 80-86",
+            base_count=277,
+            head_count=458,
+            added=14,
+            removed=1,
+            moved=3,
+            readdressed=9,
+            lines=tuple(lines),
+        ),
+    )
+
+
 def random_case(rng: random.Random, name: str) -> Verdict:
     status = rng.choices(STATUSES, [rng.random() ** 4 for _ in STATUSES])[0]
     over: dict[str, Any] = {
@@ -474,6 +537,8 @@ def random_case(rng: random.Random, name: str) -> Verdict:
     if status == "failed":
         over["side"] = rng.choice(("base", "head", ""))
     over["outputs"] = rng.choice((None, *OUTPUTS.values()))
+    if rng.random() < 0.3:
+        over["diagnosis"] = rng.choice((diagnosis(), diagnosis(ATTACKS)))
     return case(f"{name}_{'y' * rng.choice((0, 0, 60))}", rng.choice((1, 1024)), status, **over)
 
 
@@ -482,6 +547,7 @@ SAMPLES: Mapping[str, Callable[[], Review]] = {
     for made in (
         clean,
         regressions,
+        explained,
         inconclusive,
         invalid,
         failed,

@@ -7,13 +7,18 @@ import json
 import random
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
+from harness.device.backends import nvcc
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
+from harness.device.static import disassembly
 from harness.judgement.causes import causes
-from harness.report.words.of_verdict import sentence
+from harness.records.types import Diagnosis
+from harness.report.words.of_diagnosis import _COUNTERS, loop_places
+from harness.report.words.of_verdict import why
 from tests.nvperf import HostLibrary, header_fields, package_folder
 from tests.test_compare import compare, takes
 
@@ -132,9 +137,41 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
     assert of["k"].head_counters["stalled_barrier"] == PLANTED["barriers"]["stalled_barrier"]
     assert watching.processes[-1][1:] == (1, "explain")
     [slower] = [verdict for verdict in result.verdicts if verdict.diagnosis]
-    assert "Because warps wait longer for one another at barriers (100 % of the extra cycles)." in sentence(
-        slower
+    assert (
+        why(slower.diagnosis)
+        == "Because warps wait longer for one another at barriers (100 % of the extra cycles)."
     )
+
+
+@pytest.mark.skipif(not (nvcc.version() and disassembly.path()), reason="the extra 'static' is not installed")
+def test_a_regression_without_counters_has_what_its_compiled_code_tells(tmp_path):
+    """The null device times it; nvcc compiles it for a card that is not here."""
+    cuda = (
+        'extern "C" __global__ void k(const float *x, float *y, int n) {\n'
+        "float s = 1;\n#pragma unroll 16\nfor (int i = 0; i < n; ++i) s = s * x[i] + y[i];\ny[0] = s;\n}\n"
+        "#define k unused\n#define __kernel static __device__\n#define __global"
+    )
+
+    def on_a_card(comparing):
+        comparing.device = replace(comparing.device, arch="sm_86")
+
+    base = {"k": f"{takes(1_000_000)}\n{cuda}"}
+    head = {"k": f"{takes(1_500_000)}\n{cuda.replace('16', '1')}"}
+    result, _, _ = compare(tmp_path, base, head, on_a_card, explain=True)
+    [verdict] = result.verdicts
+    assert verdict.diagnosis is not None
+    assert [(risk.kind, risk.place) for risk in verdict.diagnosis.risks] == [("unroll", "k.cu:5")]
+    loop = verdict.diagnosis.loop
+    assert loop is not None
+    assert loop.base_count > loop.head_count
+    assert loop.removed == sum(each.count for each in loop.lines if each.change == "removed") >= 15
+    assert why(verdict.diagnosis).startswith(
+        "Compiled code: a turn of the hottest loop does 16 → 1 arithmetic"
+    )
+    assert why(verdict.diagnosis).endswith(
+        "No counters: The harness reads no hardware counters with the backend null."
+    )
+    assert loop_places(loop) == "k.cu:5"
 
 
 def test_a_rate_of_nothing_is_left_out(tmp_path):
@@ -149,15 +186,16 @@ def test_a_rate_of_nothing_is_left_out(tmp_path):
     assert "l1_hit_rate" not in verdict.diagnosis.base_counters
 
 
-def test_a_device_without_counters_says_so(tmp_path):
-    result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)}, explain=True)
-    [verdict] = result.verdicts
-    assert verdict.status == "regression"
-    assert verdict.diagnosis is not None
-    assert verdict.diagnosis.problem == "The harness reads no hardware counters with the backend null."
-    assert verdict.diagnosis.problem in sentence(verdict)
+def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp_path):
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
-    assert result.verdicts[0].diagnosis is None
+    [verdict] = result.verdicts
+    assert (verdict.status, verdict.diagnosis, why(verdict.diagnosis)) == ("regression", None, "")
+    refused = Diagnosis(problem="Administrators alone may read them.")
+    assert why(refused) == "Its cause is not known: Administrators alone may read them."
+
+
+def test_every_counter_has_words():
+    assert _COUNTERS.keys() | {"warp_cycles"} == metrics_of("GH100").keys()
 
 
 # NVIDIA's tables

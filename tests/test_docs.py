@@ -698,7 +698,7 @@ def test_keys_of_a_change_are_documented(published):
     (change,) = published["changes"]
     documented = documented_leaves(section("history.md", "Change"))
     assert set(leaves(change)) == documented
-    placed = {"at", "first", "last"}
+    placed = {"at", "diagnosis", "first", "last"}
     assert {field.name for field in fields(changes.Change)} - placed <= documented
     assert {
         key

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.records.types import CodeLine
 from harness.report.document.document import encode
 from harness.report.document.outcome import Links
 from harness.report.pull_request.comment_markdown import COMMENT_BYTES
@@ -21,10 +22,17 @@ from harness.report.pull_request.static_comment import (
 )
 from tests.github_reports import posting, zipped
 from tests.github_server import HEAD, REPOSITORY, RUN, Artifact, run_event, serving
+from tests.review_samples import ATTACKS, diagnosis
 
 SPILL = StaticRisk("spill", "0 → 48 bytes spilled (naive.cu:12)")
+LOOP = diagnosis().loop
 ROW = StaticRow(
-    kernel="naive", arch="sm_86", status="changed", changes=("registers 40 → 64",), risks=(SPILL,)
+    kernel="naive",
+    arch="sm_86",
+    status="changed",
+    changes=("registers 40 → 64",),
+    risks=(SPILL,),
+    loop=LOOP,
 )
 SUITE = StaticSuite(
     suite="matmul",
@@ -91,7 +99,11 @@ HOSTILE = "</code></li></ul>\n\n# @everyone <img src=x> [a](//b) ::error::x `|` 
 
 
 def test_what_a_stranger_wrote_is_code_and_nothing_else(github, post):
-    row = replace(ROW, kernel="</code><b>x", changes=(HOSTILE,), risks=(StaticRisk("spill", HOSTILE),))
+    lines = (CodeLine("added", HOSTILE, HOSTILE),)
+    assert LOOP is not None
+    loop = replace(LOOP, base_place=HOSTILE, head_place=HOSTILE, lines=lines)
+    risks = (StaticRisk("spill", HOSTILE),)
+    row = replace(ROW, kernel="</code><b>x", changes=(HOSTILE,), risks=risks, loop=loop)
     suite = replace(SUITE, rows=(row, replace(row, status="failed", message=HOSTILE)))
     assert post(replace(REPORT, suites=(suite,), compilers=("<b>@x",))).status == 0
     [body] = github.bodies()
@@ -155,7 +167,8 @@ def test_a_run_that_left_nothing_posts_nothing(github, post):
 
 
 def test_a_comment_fits_whatever_the_report_holds():
-    rows = tuple(replace(ROW, kernel=f"k{number}", changes=("x" * 2000,)) for number in range(300))
+    loop = diagnosis(ATTACKS).loop
+    rows = tuple(replace(ROW, kernel=f"k{number}", changes=("x" * 2000,), loop=loop) for number in range(300))
     report = replace(REPORT, suites=(replace(SUITE, rows=rows),))
     text = static_comment(decode_static(encode(report)), Links())
     assert len(text.encode()) <= COMMENT_BYTES

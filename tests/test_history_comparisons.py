@@ -10,6 +10,7 @@ import pytest
 from harness.history.changes import analyse
 from harness.history.comparisons import ComparedCase, with_comparisons
 from harness.history.sources.our_records import Judged, TimeEffect
+from harness.records.types import Diagnosis
 from tests.test_history_triage import COMMITS, analysed
 
 SLOWER = analysed(100, 90)
@@ -23,8 +24,12 @@ HALVED = analyse(
 """The newest of twenty figures."""
 
 
+DIAGNOSIS = Diagnosis(problem="Administrators alone may read them.")
+
+
 def compared(base, head, status, effect=0.11):
-    judged = Judged("matmul.naive@1024", status, TimeEffect(effect, effect - 0.01, effect + 0.01))
+    diagnosis = DIAGNOSIS if status == "regression" else None
+    judged = Judged("matmul.naive@1024", status, TimeEffect(effect, effect - 0.01, effect + 0.01), diagnosis)
     return ComparedCase(base=base, head=head, judged=judged)
 
 
@@ -37,6 +42,7 @@ def test_ranges_are_narrowed_by_what_was_found_and_by_what_was_not():
     told = compared(10, 20, "unchanged"), compared(10, 26, "regression"), compared(24, 26, "identical")
     [change] = after(wide, *told).changes
     assert (change.good, change.bad, change.compared) == (20, 24, True)
+    assert change.diagnosis == DIAGNOSIS
 
 
 def test_what_a_comparison_does_not_find_is_not_the_codes():
@@ -69,6 +75,7 @@ def test_an_inconclusive_one_leaves_them_unjudged():
 def test_what_is_too_small_to_show_is_a_change_all_the_same():
     [change] = after(LEVEL, compared(7, 9, "regression", 0.02), compared(3, 12, "regression", 0.02)).changes
     assert (change.kind, change.good, change.bad) == ("regression", 7, 9)
+    assert change.diagnosis == DIAGNOSIS
     assert change.effect == pytest.approx(1 / 1.02 - 1)
     assert change.low < change.effect < change.high
 

@@ -24,7 +24,7 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records.record_files import RunResult, read_run
-from harness.records.types import Snapshot
+from harness.records.types import Effect, Snapshot
 from harness.report.site import card_documents
 from harness.report.site.documents import (
     CardStatus,
@@ -37,8 +37,11 @@ from harness.report.site.documents import (
     run_document,
 )
 from harness.report.site.publishing import FOLDER, publish_pages
+from harness.report.words.of_verdict import why
 from tests import synthetic_history as synthetic
 from tests.histories import series_case
+from tests.review_samples import case as sample_case
+from tests.review_samples import diagnosis
 from tests.support import caller, git, run_command
 from tests.synthetic_history import (
     CARDS,
@@ -956,17 +959,20 @@ def test_a_card_without_results_is_there_and_not_measured(made):
     assert (document["commit"], document["ladder"], document["runs"]) == (None, [], [])
 
 
-def test_a_change_of_the_problem_stands_between_its_commits(made):
+def test_a_comparison_adds_changes_of_the_problem_and_the_reason_of_a_regression(made):
     written = made()
     line = git(written.repository, "rev-list", "--reverse", "--first-parent", "HEAD").split()
     told = "largest tolerance: 1e-06 → 1e+06 at 1024 float32."
+    time = Effect(effect=0.5, low=0.4, high=0.6, processes=2, quads=9)
+    slower = sample_case("naive", 1024, "regression", time=time, diagnosis=diagnosis())
 
     def store(name, base, head, *changes):
         described = {
             "command": "compare",
             **{side: {"suite": "matmul", "commit": c} for side, c in (base, head)},
         }
-        lines = [{"comparison": described}, {"complete": True, "problem_changes": changes}]
+        verdicts = [{"verdict": asdict(slower)}] if name == 2 else []
+        lines = [{"comparison": described}, *verdicts, {"complete": True, "problem_changes": changes}]
         path = written.results / H200.machine / f"20260101T00000{name}Z-a..b-matmul-0000000{name}.jsonl"
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
@@ -976,6 +982,12 @@ def test_a_change_of_the_problem_stands_between_its_commits(made):
     site, _ = publish(written)
     found = api(site, f"cards/{H200.machine}")["problem_changes"]
     assert found == [{"suite": "matmul", "base": 1, "head": 3, "changes": [told]}]
+    [change] = [each for each in api(site, "changes") if each["good"] == 1 and each["bad"] == 2]
+    changes = api(site, f"series/{change['series']}")["changes"]
+    [reason] = [each["diagnosis"] for each in changes if each["diagnosis"]]
+    assert reason["why"] == why(diagnosis())
+    assert ["L2 hits, %", "61.3", "22.0", "-39.3"] in reason["counters"]
+    assert reason["loop"]["lines"][1] == {"change": "alike", "text": "", "place": "", "count": 152}
 
 
 def test_a_machine_s_folder_may_have_any_name(harness, made):

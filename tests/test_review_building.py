@@ -10,12 +10,13 @@ import pytest
 from harness.errors import StoreError, UsageError
 from harness.records.types import Effect
 from harness.report.document.document import SourceLine, decode_review, encode
-from harness.report.document.from_results import kernel_places, review_of
+from harness.report.document.from_results import MOST_EVIDENCE, kernel_places, review_of
 from harness.report.document.outcome import Links, facts
 from harness.report.pull_request.comment_markdown import comment
 from harness.run.stored_comparisons import newest_comparisons, stored_result
 from harness.suite.loader import load
 from tests.commits import make_project, only
+from tests.review_samples import diagnosis
 from tests.support import caller, commit, git, run_command, write_files, write_null_script
 
 KERNELS = ("slower", "faster", "changed", "untouched", "gone", "fresh", "build_head", "wrong_base", "unfit")
@@ -120,6 +121,15 @@ def test_comparisons_of_other_commits_are_not_mixed(result):
 def test_more_cases_than_a_document_holds_are_refused(result):
     with pytest.raises(UsageError, match="4096"):
         review_of([dataclasses.replace(result, verdicts=result.verdicts[:1] * 4097)])
+
+
+def test_the_first_regressions_have_counters_and_code_and_all_have_causes(result):
+    slower = dataclasses.replace(result.verdicts[0], diagnosis=diagnosis())
+    many = tuple(dataclasses.replace(slower) for _ in range(MOST_EVIDENCE + 6))
+    [card] = review_of([dataclasses.replace(result, verdicts=many)]).cards
+    found = [case.diagnosis for case in card.cases if case.diagnosis]
+    assert [bool(each.loop and each.base_counters) for each in found] == [True] * MOST_EVIDENCE + [False] * 6
+    assert all(each.causes and each.risks for each in found)
 
 
 def test_the_newest_comparison_is_found_beside_runs_and_older_ones(compared, tmp_path):

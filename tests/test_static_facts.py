@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 from bisect import bisect_right
+from itertools import pairwise
 
 import pytest
 
 from harness.device.backends import nvcc
 from harness.device.backends.cubin import content_of, kernel_code, sections
-from harness.device.backends.cubin_lines import lines_of
+from harness.device.backends.cubin_lines import LineEntry, lines_of
 from harness.device.static import disassembly
 from harness.device.static.architecture_builds import compiled_for
-from harness.device.static.sass import LOOP, Instructions, instructions_in, summarised
+from harness.device.static.differences import _loop
+from harness.device.static.loop_difference import _longest_common, loop_difference
+from harness.device.static.sass import LOOP, Instruction, Instructions, instructions_in, summarised
 from harness.errors import ExitCode
+from harness.records.types import CodeLine
 from harness.report.pull_request.static_comment import decode_static
 from harness.suite.sources import Program
 from tests.support import caller, commit, device_is_missing, make_repository, write_files
@@ -164,6 +169,76 @@ def test_the_hottest_loop_is_the_inner_one_with_the_arithmetic_and_counts_no_oth
     assert found.kinds["LDG.64"] == 1
 
 
+def loop_of(*lines):
+    """Return the summary of a kernel that is this loop."""
+    text = "\n".join(f"        /*{16 * at:04x}*/    {line} ;" for at, line in enumerate(("NOP", *lines)))
+    entries = [LineEntry(16 * at, "k.cu", 4 + at) for at in range(1, 1 + len(lines))]
+    return summarised(instructions_in(text), entries)
+
+
+UNTIL = "ISETP.NE.AND P0, PT, R9, 0x80, PT"
+BASE_LOOP = ("LDS R1, [R2]", "MOV R4, RZ", "FFMA R3, R1, R4, R3", UNTIL, "@P0 BRA 0x10")
+
+
+@pytest.mark.parametrize(
+    ("head", "counts", "lines"),
+    [
+        (  # other registers, and a move by another pipe
+            ("LDS R7, [R5]", "IMAD.MOV.U32 R6, RZ, RZ, RZ", "FFMA R8, R7.reuse, R6, R8", *BASE_LOOP[3:]),
+            None,
+            [],
+        ),
+        ((BASE_LOOP[1], BASE_LOOP[0], *BASE_LOOP[2:]), None, []),
+        (
+            ("LDS R1, [R2+0x84]", *BASE_LOOP[1:]),
+            (0, 0, 0, 1),
+            [("readdressed", "LDS R1, [R2+0x84]", "k.cu:5", 1), ("alike", "", "", 4)],
+        ),
+        (
+            (BASE_LOOP[1], "LDG.E R1, [R2]", *BASE_LOOP[2:4], "LDL R5, [R1]", "LDL R6, [R2]", BASE_LOOP[4]),
+            (3, 1, 0, 0),
+            [
+                ("removed", "LDS R1, [R2]", "k.cu:5", 1),
+                ("added", "LDG.E R1, [R2]", "k.cu:6", 1),
+                ("added", "LDL R5, [R1]", "k.cu:9", 2),
+                ("alike", "", "", 4),
+            ],
+        ),
+    ],
+    ids=["renamed", "moved", "other address", "added and removed"],
+)  # fmt: skip
+def test_a_loop_differs_by_its_instructions_and_not_by_registers_and_order(head, counts, lines):
+    found = loop_difference(loop_of(*BASE_LOOP), loop_of(*head))
+    told = None if found is None else (found.added, found.removed, found.moved, found.readdressed)
+    assert told == counts
+    assert [CodeLine(*each) for each in lines] == list(found.lines if found else ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_alignment_keeps_as_many_instructions_as_any(seed):
+    """By the table of all pairs, which takes too long for a real loop."""
+    rng = random.Random(seed)
+    base, head = ([rng.choice("abcd") for _ in range(rng.randrange(40))] for _ in range(2))
+    table = [[0] * (len(head) + 1) for _ in range(len(base) + 1)]
+    for i, one in enumerate(base, 1):
+        for j, other in enumerate(head, 1):
+            table[i][j] = table[i - 1][j - 1] + 1 if one == other else max(table[i - 1][j], table[i][j - 1])
+    found = _longest_common(base, head)
+    assert [base[i] for i, _ in found] == [head[j] for _, j in found]
+    assert all(one < other for pair in pairwise(found) for one, other in zip(*pair, strict=True))
+    assert len(found) == table[-1][-1]
+
+
+def test_a_loop_where_base_has_none_is_a_lost_unroll():
+    unrolled = summarised([Instruction(16 * at, "FFMA") for at in range(8)])
+    [risk] = _loop(unrolled, loop_of(*BASE_LOOP))
+    assert (risk.kind, risk.message) == (
+        "unroll",
+        "a loop of 5 instructions where base has none: less is unrolled",
+    )
+    assert list(_loop(loop_of(*BASE_LOOP), unrolled)) == []
+
+
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """A repository, and what each of its commits has changed since the first."""
@@ -214,6 +289,13 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     status, found, _ = risks("unroll", "--fail-on", "spill")
     assert status == ExitCode.FINE
     assert ("sm_86", "unroll") in found
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = harness(
+        "static", "--base", commits["base"], "--commit", commits["unroll"], "--arch", "sm_86", cwd=folder
+    )
+    assert "Hottest loop of tiled on sm_86, tiled.cu:9-11: 75 → 13 instructions" in shown.out
+    assert re.search(r"^- +56  11 +FFMA", shown.out, re.MULTILINE)
+    assert max(map(len, shown.out.splitlines())) <= 80
     status, found, _ = risks("narrower", "--fail-on", "none")
     assert found["sm_86", "narrower"] == "tiled.cu:7"
     assert risks("comment") == (ExitCode.FINE, {}, ["identical"])

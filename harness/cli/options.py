@@ -269,7 +269,7 @@ comparison = together(
     click.option(
         "--explain",
         is_flag=True,
-        help="Read hardware counters of both sides of a regression, after its verdict, and name its cause.",
+        help="Name the cause of a regression, after its verdict, by hardware counters and compiled code.",
     ),
     fail_on,
     no_wait,

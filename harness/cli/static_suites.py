@@ -20,7 +20,6 @@ from harness.report.document.document import encode
 from harness.report.pull_request.comment_markdown import SUMMARY_BYTES
 from harness.report.pull_request.static_comment import static_comment
 from harness.report.terminal import static_differences
-from harness.report.terminal.run_tables import print_out
 from harness.report.terminal.static_tables import facts_json, facts_tables
 from harness.report.words.of_verdict import source_label
 from harness.run.builds.build_only import BuildResult
@@ -135,7 +134,9 @@ def _tell(
         for pair, found in pairs:
             base, head = (source_label(side.source) for side in pair)
             title = f"{pair.head.suite.name}, {base} → {head}"
-            print_out(static_differences.differences_table(title, found))
+            show_sheets(
+                [static_differences.differences_table(title, found), *static_differences.loop_sheets(found)]
+            )
             click.echo()
     report = static_differences.static_report(
         ((pair.head.suite.name, found) for pair, found in pairs), compilers, base=commits[0], head=commits[1]

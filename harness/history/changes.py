@@ -27,7 +27,7 @@ from harness.judgement.statistics.changepoints import (
 from harness.judgement.statistics.drift import Drift, find_drift
 from harness.judgement.statistics.group import Hint, confirmed
 from harness.judgement.statistics.windows import LEVEL
-from harness.records.types import Row
+from harness.records.types import Diagnosis, Row
 
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
 """A change without another name is one of which nobody knows whether it is for better or worse."""
@@ -92,6 +92,8 @@ class Change(ChangePoint):
     epoch: int = 0
     compared: bool = False
     """True if a comparison of two commits found the change, or narrowed its range."""
+    diagnosis: Diagnosis | None = None
+    """The reason that such a comparison found; None where nobody asked for it."""
 
     @property
     def commits(self) -> int:

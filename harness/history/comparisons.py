@@ -97,7 +97,8 @@ def _weighed_by(one: ComparedCase, change: Change, *, alone: bool) -> Change:
         return _not_code(change) if spans and one.is_same else change
     if _found(one, change):
         good, bad = max(change.good, one.base), min(change.bad, one.head)
-        return replace(change, good=good, bad=bad, compared=True)
+        diagnosis = one.judged.diagnosis or change.diagnosis
+        return replace(change, good=good, bad=bad, compared=True, diagnosis=diagnosis)
     if one.is_same and alone and change.kind != "environment" and one.covers(change):
         return _without(one, change)
     return change
@@ -167,6 +168,7 @@ def _change_of(
         p_value=_CHANCE,
         epoch=int(series.epoch[at]),
         compared=True,
+        diagnosis=one.judged.diagnosis,
     )
 
 

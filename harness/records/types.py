@@ -516,6 +516,17 @@ CauseKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Risk:
+    """A difference between two builds of a kernel that has been seen to cost time."""
+
+    kind: RiskKind
+    message: str
+    """``0 → 48 bytes spilled``."""
+    place: str = ""
+    """Line of the source, as ``file.cu:12``; empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """A cause of a slowdown that hardware counters show."""
 
@@ -526,9 +537,41 @@ class Cause:
     """``bank conflicts of a shared-memory access rose from 0 to 31``."""
 
 
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """Instructions close to one another: of one operation that one side has, or alike on both sides."""
+
+    change: Literal["added", "removed", "readdressed", "alike"]
+    text: str = ""
+    """The first of them: ``@P0 LDG.E.128 R4, desc[UR4][R2.64]``; empty for what is alike."""
+    place: str = ""
+    """Its source line, as ``file.cu:12``; empty if unknown."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDifference:
+    """The machine code of the hottest loop of base and head, aligned."""
+
+    base_place: str
+    head_place: str
+    """The source lines of each loop, as ``file.cu:9-11, 14``; empty where they are unknown."""
+    base_count: int
+    head_count: int
+    """Instructions of a turn."""
+    added: int
+    removed: int
+    moved: int
+    """Instructions that both sides have, in another order."""
+    readdressed: int
+    """Instructions that both sides have, with other addresses or constants."""
+    lines: tuple[CodeLine, ...]
+    """In the order of the code; at most 48."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What hardware counters tell of a slowdown, read after the verdict."""
+    """What hardware counters and compiled code tell of a slowdown, read after the verdict."""
 
     base_counters: Mapping[str, float] = field(default_factory=dict)
     head_counters: Mapping[str, float] = field(default_factory=dict)
@@ -537,6 +580,10 @@ class Diagnosis:
     """The largest share first; empty where no cause stands out."""
     problem: str = ""
     """Reason why there are no counters."""
+    risks: tuple[Risk, ...] = ()
+    """Differences of the compiled code that have been seen to cost time."""
+    loop: LoopDifference | None = None
+    """Difference of the hottest loops; None where they are alike or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

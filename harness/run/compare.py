@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -15,7 +16,8 @@ import msgspec
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError, unit_of
 from harness.device.process_state import differences
-from harness.errors import Side, UsageError
+from harness.device.static.architecture_builds import is_arch
+from harness.errors import HarnessError, Side, UsageError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
 from harness.judgement.causes import causes
@@ -38,6 +40,7 @@ from harness.records.types import (
     VerdictStatus,
     fields_of,
 )
+from harness.run.builds.code_differences import code_differences
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for, recorded_settings
 from harness.run.inspect_pairs import ProblemChanges, checked_at_head, inspect, verify_identical
 from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, against_itself, failed_by, match
@@ -357,6 +360,21 @@ class Comparing(PairSession):
             entry.trial.diagnosis = self._diagnosis(entry)
             self.observer.measured(entry.pair.id)
         self.leave()
+        self._explain_code([each for each in found if not each.in_turns])
+
+    def _explain_code(self, entries: Sequence[CaseEntry]) -> None:
+        """Add what differs in the compiled code of CUDA kernels, where one compiler made both sides."""
+        arch = self.device.arch
+        if not entries or not is_arch(arch) or self.settings.toolchains:
+            return
+        cases = [each.trial.case for each in entries]
+        with contextlib.suppress(HarnessError):  # a kernel that does not compile here has no facts
+            found = code_differences(self.base, self.head, cases, arch, self.settings.timeout_s)
+            for entry in entries:
+                differs, diagnosis = found.get(entry.trial.case.id), entry.trial.diagnosis
+                if differs and diagnosis:
+                    told = fields_of(differs, "risks", "loop")
+                    entry.trial.diagnosis = dataclasses.replace(diagnosis, **told)
 
     def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
         if entry.in_turns:

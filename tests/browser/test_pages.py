@@ -541,6 +541,21 @@ def test_a_case_leads_to_its_source_and_to_diffs(pages, shown):
     name = shown.series(CASE, shown.card("h200"))["file"]
     change = shown.document(f"series/{name}")["changes"][0]
     assert any(f"/compare/{change['good_hash']}...{change['bad_hash']}" in href for href in hrefs)
+    found = {
+        "why": "Because <b>it spills</b>.",
+        "counters": [["L2 hits, %", "61.3", "22.0", "-39.3"]],
+        "loop": {
+            "title": "Hottest loop: 2 → 3 instructions",
+            "places": "k.cu:5",
+            "told": "1 added.",
+            "lines": [{"change": "added", "text": "STL [R1], R2", "place": "k.cu:5", "count": 1}],
+        },
+    }
+    reason = pages.script("return harness.changes.why({diagnosis: arguments[0]}, 'A').innerText", found)
+    assert reason.startswith("Reason of change ABecause <b>it spills</b>.Hardware counters of a launch")
+    counters, code = "L2 hits, %61.322.0\N{MINUS SIGN}39.3", "STL [R1], R2head alone1k.cu:5"
+    assert all(part in reason for part in (counters, "k.cu:5: 1 added.", code))
+    assert pages.script("return harness.changes.why({diagnosis: null}, 'A')") is None
     address = "return harness.repository({commit_url: arguments[0]}).source('abc', 'a b/c.cu', 7)"
     assert (
         pages.script(address, "https://git.example/x/-/commit/{}")

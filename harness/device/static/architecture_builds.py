@@ -116,9 +116,14 @@ class Build:
 
 def check_arch(arch: str) -> str:
     """Return an architecture as nvcc calls it. Raises UsageError for an unknown one."""
-    if not _ARCH.match(arch):
+    if not is_arch(arch):
         raise UsageError(f"{arch!r} is no architecture: expected the form sm_86 or sm_90a.")
     return arch
+
+
+def is_arch(text: str) -> bool:
+    """Return whether this is an architecture as nvcc calls it."""
+    return _ARCH.match(text) is not None
 
 
 def facts_of_arch(arch: str) -> DeviceFacts:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.device.static.loop_difference import loop_difference
 from harness.device.static.sass import LOOP, Instructions, Loop, arithmetic, by_width
 from harness.device.static.static_facts import StaticFacts
-from harness.records.types import DifferenceStatus, RiskKind
+from harness.records.types import DifferenceStatus, LoopDifference, Risk
 
 _MORE = 1.02
 """Instructions of the hottest loop for each arithmetic one, head over base: less is how ptxas schedules."""
@@ -24,15 +25,6 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
-    kind: RiskKind
-    message: str
-    """``0 → 48 bytes spilled``."""
-    place: str = ""
-    """Line of the source, as ``file.cu:12``; empty where it is not known."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """A difference of a kernel for one architecture, in one shape."""
@@ -44,6 +36,8 @@ class Difference:
     changes: tuple[str, ...] = ()
     """``registers 40 → 64``."""
     risks: tuple[Risk, ...] = ()
+    loop: LoopDifference | None = None
+    """Difference of the hottest loops; None where they are alike or not known."""
 
     @property
     def shown(self) -> StaticFacts:
@@ -94,7 +88,13 @@ def _difference(base: StaticFacts | None, head: StaticFacts | None, most_registe
         status="changed",
         changes=tuple(_changes(base, head)),
         risks=(*_risks(base, head), *budget),
+        loop=_loops(base, head),
     )
+
+
+def _loops(base: StaticFacts, head: StaticFacts) -> LoopDifference | None:
+    before, after = _instructions(base), _instructions(head)
+    return loop_difference(before, after) if before and after else None
 
 
 def _same(base: StaticFacts, head: StaticFacts) -> bool:
@@ -175,9 +175,17 @@ def _narrower(base: Instructions, head: Instructions) -> Iterator[Risk]:
 
 def _loop(base: Instructions, head: Instructions) -> Iterator[Risk]:
     before, after = base.hottest, head.hottest
+    place = head.places.get(LOOP, "")
+    if (
+        before is None
+        and after is not None
+        and arithmetic(head.kinds) <= _LOST_UNROLL * arithmetic(base.kinds)
+    ):
+        yield Risk(
+            "unroll", f"a loop of {after.count} instructions where base has none: less is unrolled", place
+        )
     if before is None or after is None:
         return
-    place = head.places.get(LOOP, "")
     old, new = arithmetic(before.kinds), arithmetic(after.kinds)
     if old and new and new <= _LOST_UNROLL * old and _arithmetic_kinds(after) <= _arithmetic_kinds(before):
         words = f"a turn of the hottest loop does {old} → {new} arithmetic instructions: less is unrolled"

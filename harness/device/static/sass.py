@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from harness.device.backends.cubin_lines import LineEntry
 
 _LINE = re.compile(
-    r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*);",
+    r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+"
+    r"(?P<text>(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*?))\s*;",
     re.MULTILINE,
 )
 _TARGET = re.compile(r"0x([0-9a-f]+)\s*\Z")
@@ -56,10 +58,15 @@ class Instruction:
     """The operation with what modifies it, such as LDG.E.128."""
     target: int | None = None
     """Target of a jump, where it says."""
+    text: str = ""
+    """The whole instruction, with its predicate and operands."""
 
     def moved(self, by: int) -> Instruction:
         """Return the same instruction where the kernel begins elsewhere."""
-        return Instruction(self.at + by, self.name, None if self.target is None else self.target + by)
+        if self.target is None:
+            return replace(self, at=self.at + by)
+        target = self.target + by
+        return replace(self, at=self.at + by, target=target, text=_TARGET.sub(f"{target:#x}", self.text))
 
     @property
     def operation(self) -> str:
@@ -85,6 +92,15 @@ class Instruction:
         return int(width[1]) if width else 32
 
 
+class InstructionText(NamedTuple):
+    """An instruction in nvdisasm's words."""
+
+    text: str
+    """``@P0 LDG.E.128 R4, desc[UR4][R2.64]``"""
+    place: str
+    """Line of the source, as ``file.cu:12``; empty if unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """The instructions of one loop, without those of loops inside it."""
@@ -96,6 +112,8 @@ class Loop:
     """1 where it is in no other."""
     count: int
     kinds: Mapping[str, int]
+    written: tuple[InstructionText, ...] = ()
+    """The instructions in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,35 +155,47 @@ def instructions_in(text: str) -> list[Instruction]:
         target = _TARGET.search(operands) if name.partition(".")[0] in _JUMPS else None
         # The idle half of a multiplier sets a register to a constant.
         name = "MOV" if name.startswith("HFMA2") and "-RZ, RZ" in operands else name
-        found.append(Instruction(int(line["at"], 16), name, int(target[1], 16) if target else None))
+        text = " ".join(line["text"].split())
+        found.append(Instruction(int(line["at"], 16), name, int(target[1], 16) if target else None, text))
     return found
 
 
 def summarised(instructions: Sequence[Instruction], lines: Sequence[LineEntry] = ()) -> Instructions:
     """Sum up the instructions of one kernel, with their source lines."""
-    loops = _loops(instructions)
+    at_line = _placing(lines)
+    loops = _loops(instructions, at_line)
     hottest = max(loops, key=_heat) if loops else None
     return Instructions(
         count=len(instructions),
         kinds=_kinds(instructions),
         loops=len(loops),
         hottest=hottest,
-        places=_places(instructions, hottest, lines),
+        places=_places(instructions, hottest, at_line),
     )
 
 
-def _places(
-    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[LineEntry]
-) -> dict[str, str]:
+def _placing(lines: Sequence[LineEntry]) -> Callable[[Instruction], str]:
+    """Return the function that tells an instruction's source line, as ``file.cu:12``; empty if unknown."""
     begins = [line.at for line in lines]
+
+    def at_line(instruction: Instruction) -> str:
+        place = bisect_right(begins, instruction.at)
+        return f"{line.file}:{line.line}" if place and (line := lines[place - 1]).file else ""
+
+    return at_line
+
+
+def _places(
+    instructions: Sequence[Instruction], hottest: Loop | None, at_line: Callable[[Instruction], str]
+) -> dict[str, str]:
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in instructions:
-        if (place := bisect_right(begins, each.at)) and (line := lines[place - 1]).file:
+        if place := at_line(each):
             # In the hottest loop an instruction matters more than anywhere else.
             hot = hottest is not None and hottest.begins <= each.at <= hottest.ends
-            counted[each.kind][f"{line.file}:{line.line}"] += _TURNS if hot else 1
+            counted[each.kind][place] += _TURNS if hot else 1
             if hot:
-                counted[LOOP][f"{line.file}:{line.line}"] += 1
+                counted[LOOP][place] += 1
     return {kind: _most(found) for kind, found in counted.items()}
 
 
@@ -183,7 +213,7 @@ def _heat(loop: Loop) -> tuple[int, int]:
     return arithmetic(loop.kinds) * turns, loop.count * turns
 
 
-def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
+def _loops(instructions: Sequence[Instruction], at_line: Callable[[Instruction], str]) -> list[Loop]:
     """Return the loops: from an instruction to the last branch back to it. A branch to itself is none."""
     ends: dict[int, int] = {}
     for each in instructions:
@@ -200,5 +230,8 @@ def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
             if begin <= each.at <= end and not any(first <= each.at <= last for first, last in inner)
         ]
         depth = sum(first <= begin and end <= last for first, last in spans)
-        found.append(Loop(begins=begin, ends=end, depth=depth, count=len(own), kinds=_kinds(own)))
+        written = tuple(InstructionText(each.text, at_line(each)) for each in own)
+        found.append(
+            Loop(begins=begin, ends=end, depth=depth, count=len(own), kinds=_kinds(own), written=written)
+        )
     return found

@@ -25,7 +25,7 @@ from harness.system.files import UNREADABLE, read_regular, stat_of
 T = TypeVar("T")
 KINDS = ("records", "table")
 """Endings of the cache's files: our records, and asv's results."""
-_FORMAT = 5
+_FORMAT = 6
 """The version of what is kept: raise it when figures are read in another way."""
 
 

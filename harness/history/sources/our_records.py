@@ -28,7 +28,7 @@ from harness.history.figures import (
 )
 from harness.history.sources.kept_tables import CachedTable, Figures32, KeptFile, KeptTable, TableReader
 from harness.records.record_files import PACKED, PART, opened, read_run, unpacked_rest, whole_lines
-from harness.records.types import SCHEMA_VERSION, Row, Run
+from harness.records.types import SCHEMA_VERSION, Diagnosis, Row, Run
 from harness.suite.case_id import in_short, size_label
 from harness.system import git
 from harness.system.decoding import decode
@@ -109,6 +109,8 @@ class Judged(msgspec.Struct, frozen=True):
     status: str
     time: TimeEffect | None = None
     """The effect on time; None for a case that was not measured, as of identical code."""
+    diagnosis: Diagnosis | None = None
+    """The reason of a regression; None where nobody asked for it."""
 
 
 class _RecordLine(msgspec.Struct):
@@ -365,7 +367,7 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
         base=base.commit,
         head=head.commit,
         problem_changes=changes,
-        judged=tuple(Judged(in_short(each.case), each.status, each.time) for each in told if each),
+        judged=tuple(msgspec.structs.replace(each, case=in_short(each.case)) for each in told if each),
     )
 
 

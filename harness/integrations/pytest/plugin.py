@@ -72,7 +72,7 @@ _OPTIONS = {
         "Time after which no process of a comparison of functions is begun; what is open is inconclusive.",
         type=float,
     ),
-    "--perf-explain": _flag("Name the cause of each regression by hardware counters, after its verdict."),
+    "--perf-explain": _flag("Name the cause of each regression by hardware counters and compiled code."),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
     slot.OPTION: {"help": argparse.SUPPRESS},

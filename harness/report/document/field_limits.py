@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.records.types import Cause
+from harness.records.types import Cause, CodeLine, Risk
 
 T = TypeVar("T")
 Cut = Callable[[str], str]
@@ -84,8 +84,16 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Annotated[Mapping[Code, Size], Meta(max_length=32)], "touched"),
     (Annotated[Mapping[Code, Text], Meta(max_length=32)], "unavailable"),
     (_NO_LIST, "kernels steps"),
-    (_NO_NAMES, "base_counters head_counters instructions loop_instructions"),
+    (_NO_NAMES, "instructions loop_instructions"),
+    (
+        Annotated[Mapping[Identifier, Annotated[float, Meta(ge=0, le=1e18)]], Meta(max_length=64)],
+        "base_counters head_counters",
+    ),
     (Annotated[tuple[Cause, ...], Meta(max_length=16)], "causes"),
+    (Annotated[tuple[Risk, ...], Meta(max_length=16)], "risks"),
+    (Annotated[tuple[CodeLine, ...], Meta(max_length=64)], "lines"),
+    (Size, "added base_count count head_count moved readdressed removed"),
+    (Annotated[str, Meta(max_length=200)], "base_place head_place place text"),
     (_SHARE, "share"),
     (Text, "problem"),
 )

@@ -6,11 +6,13 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import harness
 from harness.errors import HarnessError, UsageError
 from harness.records.record_files import CalibrationSummary, ComparisonResult
-from harness.records.types import Comparison
+from harness.records.types import Comparison, Verdict
 from harness.report.document.document import LIMITS, CardReview, Review, SourceLine
 from harness.report.document.field_limits import clipped
 from harness.report.words.of_verdict import commit_label, notes_of
@@ -18,6 +20,8 @@ from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
 from harness.system.decoding import convert
 
+MOST_EVIDENCE = 64
+"""Most cases of a report that have counters and machine code; the others have their causes in words."""
 _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
 
 
@@ -76,9 +80,31 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
             base=base,
             head=head,
             cards=tuple(
-                _card(result, (places or {}).get(result.comparison.head.suite, {})) for result in results
+                _card(result, (places or {}).get(result.comparison.head.suite, {}))
+                for result in _with_evidence_of_some(results)
             ),
         )
+    )
+
+
+def _with_evidence_of_some(results: Sequence[ComparisonResult]) -> list[ComparisonResult]:
+    """Return the results with counters and machine code of the first cases: of each they take kilobytes."""
+    explained = (verdict for result in results for verdict in result.verdicts if verdict.diagnosis)
+    kept = {id(verdict) for verdict in islice(explained, MOST_EVIDENCE)}
+    return [
+        replace(
+            result,
+            verdicts=tuple(each if id(each) in kept else _without_evidence(each) for each in result.verdicts),
+        )
+        for result in results
+    ]
+
+
+def _without_evidence(verdict: Verdict) -> Verdict:
+    if verdict.diagnosis is None:
+        return verdict
+    return replace(
+        verdict, diagnosis=replace(verdict.diagnosis, base_counters={}, head_counters={}, loop=None)
     )
 
 

@@ -35,6 +35,7 @@ from harness.report.document.outcome import (
 from harness.report.pull_request.plots import Scale, axis_text, scale_of, strip_text
 from harness.report.table import Cell, Sheet
 from harness.report.templates import Markup, code, html_environment, safe
+from harness.report.words.of_diagnosis import LOOP_RULE, counter_sheet, loop_places, loop_sheet
 from harness.report.words.of_verdict import (
     commit_label,
     held_to,
@@ -45,6 +46,7 @@ from harness.report.words.of_verdict import (
     sentence,
     settings,
     verdict_columns,
+    why,
 )
 from harness.suite.case_id import size_label
 
@@ -68,6 +70,11 @@ def renderer(template: str) -> Callable[..., Iterable[str]]:
         "settings": lambda case: Markup(settings(case, code)),
         "to_do": _to_do,
         "visible": _visible,
+        "why": lambda case: Markup(why(case.diagnosis, code)),
+        "counter_sheet": counter_sheet,
+        "loop_places": loop_places,
+        "loop_rule": LOOP_RULE,
+        "loop_sheet": loop_sheet,
     }
     return made.get_template(template).generate
 
@@ -131,6 +138,8 @@ class View:
     """Cases that are named in a row."""
     log_characters: int
     heading: str = "h3"
+    scrolls: bool = False
+    """True where a table in a paragraph has a region of its own that scrolls."""
     has_sign: bool = True
     """True for a coloured dot before the headline. Not every machine has a font with such dots."""
 

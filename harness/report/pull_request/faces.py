@@ -165,7 +165,14 @@ def _cut(text: str) -> str:
 
 def page(review: Review, links: Links) -> str:
     view = View(
-        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", has_sign=False
+        review=review,
+        links=links,
+        paragraphs=20,
+        names=20,
+        log_characters=8000,
+        heading="h1",
+        has_sign=False,
+        scrolls=True,
     )
     style = (Path(__file__).parent / "review.css").read_text(encoding="utf-8")
     return view.fitted(

@@ -14,7 +14,7 @@ import harness
 from harness.records.types import Verdict
 from harness.report.document.document import Review
 from harness.report.document.outcome import CaseOnCard, every_case, group_of, grouped, units_of
-from harness.report.words.of_verdict import reason, sentence, settings
+from harness.report.words.of_verdict import reason, sentence, settings, why
 from harness.system.texts import harmless, plain_log
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -62,8 +62,9 @@ def _kind(case: Verdict) -> str:
 
 
 def _said(found: CaseOnCard) -> str:
-    said = filter(None, (sentence(found.case, units_of(found.card)), settings(found.case)))
-    told = " ".join(said) or reason(found.case) or found.case.reason
+    case = found.case
+    said = sentence(case, units_of(found.card)), why(case.diagnosis), settings(case)
+    told = " ".join(filter(None, said)) or reason(case) or case.reason
     return harmless(f"{found.label} on {found.card.device}: {told}")
 
 

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from harness.numbers import counted
-from harness.records.types import DifferenceStatus, RiskKind
+from harness.records.types import DifferenceStatus, LoopDifference, RiskKind
 from harness.report.document.document import decode
 from harness.report.document.field_limits import Commit, Identifier, Size, Text, Words
 from harness.report.document.outcome import Links
@@ -47,6 +47,8 @@ class StaticRow:
     message: Text = ""
     changes: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
     risks: Annotated[tuple[StaticRisk, ...], Meta(max_length=32)] = ()
+    loop: LoopDifference | None = None
+    """Difference of the hottest loops, of the first rows with a risk alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ def static_comment(
         about=about,
         risks=risks,
         rows=rows,
+        loops=_loops(report),
         compilers=report.compilers,
         run=links.run,
     )
@@ -120,6 +123,17 @@ def _risks(report: StaticReport) -> list[tuple[str, str, list[str]]]:
             for risk in row.risks:
                 key = kernel, _PLACE.sub("", risk.text)
                 found.setdefault(key, (kernel, risk.text, []))[2].append(row.arch)
+    return list(found.values())
+
+
+def _loops(report: StaticReport) -> list[tuple[str, str, LoopDifference]]:
+    """Return how each kernel's hottest loop differs on the first architecture: kernel, architecture, loop."""
+    found: dict[str, tuple[str, str, LoopDifference]] = {}
+    for suite in report.suites:
+        for row in suite.rows:
+            if row.loop is not None:
+                kernel = f"{suite.suite}.{row.kernel}"
+                found.setdefault(kernel, (kernel, row.arch, row.loop))
     return list(found.values())
 
 

@@ -28,8 +28,10 @@ from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted, percent
 from harness.records.record_files import RunResult
-from harness.records.types import Row, Run, Snapshot, fields_of
+from harness.records.types import Diagnosis, Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
+from harness.report.words.of_diagnosis import LOOP_RULE, counter_sheet, loop_places, loop_sheet
+from harness.report.words.of_verdict import why
 from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
 
@@ -209,7 +211,27 @@ def series_document(card: str, number: int) -> str:
 
 def placed_change(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
     """A change among the points of its series."""
-    return change_document(each, case, card, commits) | fields_of(each.change, "at", "first", "last")
+    placed = fields_of(each.change, "at", "first", "last")
+    reason = {"diagnosis": _diagnosis(each.change.diagnosis)}
+    return change_document(each, case, card, commits) | placed | reason
+
+
+def _diagnosis(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
+    """Return the reason that a comparison found: words, counters and machine code."""
+    if diagnosis is None:
+        return None
+    counters, loop = counter_sheet(diagnosis), diagnosis.loop
+    return {
+        "why": why(diagnosis),
+        "counters": counters and [*zip(*(column.texts for column in counters.columns), strict=True)],
+        "loop": loop
+        and {
+            "places": loop_places(loop),
+            "told": f"{loop_sheet(loop).caption} {LOOP_RULE}",
+            "title": loop_sheet(loop).title,
+            "lines": [fields_of(each, "change", "text", "place", "count") for each in loop.lines],
+        },
+    }
 
 
 def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import harness
-from harness.device.static.differences import Difference, Risk
+from harness.device.static.differences import Difference
 from harness.numbers import counted
 from harness.records.types import DifferenceStatus, fields_of
 from harness.report.document.field_limits import clipped
+from harness.report.document.from_results import MOST_EVIDENCE
 from harness.report.pull_request.static_comment import StaticReport, StaticRisk, StaticRow, StaticSuite
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.static_tables import static_fields
+from harness.report.words.of_diagnosis import LOOP_RULE, loop_places, loop_sheet, risk_text
 from harness.suite.case_id import CaseId
 
 _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "new": "new"}
@@ -37,6 +41,33 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
             Column("what", [what for _, _, what in archs], text=True),
         ],
     )
+
+
+_MOST_LOOPS = 3
+
+
+def loop_sheets(found: Sequence[Difference]) -> Iterator[Sheet]:
+    """Yield the difference of the hottest loop of the first kernels, those with a risk before others.
+
+    Of several architectures, a kernel has the first. The last caption counts what is left out.
+    """
+    differing = sorted((each for each in found if each.loop), key=lambda each: not each.risks)
+    of_kernel: dict[str, Difference] = {}
+    for each in differing:
+        of_kernel.setdefault(label_of(each, found), each)
+    left = len(differing) - len(of_kernel) + max(0, len(of_kernel) - _MOST_LOOPS)
+    shown = list(of_kernel.items())[:_MOST_LOOPS]
+    for at, (label, each) in enumerate(shown, 1):
+        assert each.loop is not None, "only those with a loop are here"
+        sheet, places = loop_sheet(each.loop), loop_places(each.loop)
+        kernel = f"{label} on {each.shown.build.arch}, {places}" if places else label
+        title = sheet.title.replace("Hottest loop", f"Hottest loop of {kernel}")
+        more = f"\n{counted(left, 'more loop')} differ{'s' if left == 1 else ''}: see --json."
+        yield replace(
+            sheet,
+            title=title,
+            caption=f"{sheet.caption}\n{LOOP_RULE}" + (more if left and at == len(shown) else ""),
+        )
 
 
 def _is_told(each: Difference) -> bool:
@@ -67,10 +98,6 @@ def _what(each: Difference) -> str:
     return "; ".join(map(risk_text, each.risks) if each.risks else each.changes)
 
 
-def risk_text(risk: Risk) -> str:
-    return f"{risk.message} ({risk.place})" if risk.place else risk.message
-
-
 def status_counts(found: Sequence[Difference]) -> dict[DifferenceStatus, int]:
     return dict(Counter(each.status for each in found))
 
@@ -90,7 +117,13 @@ def static_report(
     base: str | None,
     head: str | None,
 ) -> StaticReport:
-    """Return the document of what differs in each suite, by its name; commits are None for a working tree."""
+    """Return the document of what differs in each suite, by its name; commits are None for a working tree.
+
+    The first rows with a risk have their loops, which take kilobytes.
+    """
+    suites = list(by_suite)
+    loops = (each for _, found in suites for each in found if each.risks and each.loop)
+    kept = {id(each) for each in islice(loops, MOST_EVIDENCE)}
     return clipped(
         StaticReport(
             harness_version=harness.__version__,
@@ -101,15 +134,15 @@ def static_report(
                 StaticSuite(
                     suite=name,
                     counts=status_counts(found),
-                    rows=tuple(_row(each, found) for each in found if _is_told(each)),
+                    rows=tuple(_row(each, found, id(each) in kept) for each in found if _is_told(each)),
                 )
-                for name, found in by_suite
+                for name, found in suites
             ),
         )
     )
 
 
-def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
+def _row(each: Difference, found: Sequence[Difference], with_loop: bool) -> StaticRow:
     build = each.shown.build
     return StaticRow(
         kernel=label_of(each, found),
@@ -118,6 +151,7 @@ def _row(each: Difference, found: Sequence[Difference]) -> StaticRow:
         message=build.message if each.status == "failed" else "",
         changes=each.changes,
         risks=tuple(StaticRisk(risk.kind, risk_text(risk)) for risk in each.risks),
+        loop=each.loop if with_loop else None,
     )
 
 
@@ -128,7 +162,7 @@ def as_json(suite: str, found: Sequence[Difference]) -> list[dict[str, Any]]:
             "kernel": each.shown.build.kernel,
             "arch": each.shown.build.arch,
             "cases": each.shown.cases,
-            **fields_of(each, "status", "risks", "changes"),
+            **fields_of(each, "status", "risks", "changes", "loop"),
             "base": each.base and static_fields(each.base),
             "head": each.head and static_fields(each.head),
         }

@@ -8,7 +8,7 @@ from statistics import quantiles
 from typing import Any
 
 from harness.device.static.architecture_builds import Build
-from harness.device.static.sass import arithmetic, by_width
+from harness.device.static.sass import Instructions, arithmetic, by_width
 from harness.device.static.static_facts import StaticFacts
 from harness.numbers import number
 from harness.report.table import Cell, Column, Sheet
@@ -212,10 +212,18 @@ def static_fields(facts: StaticFacts) -> dict[str, Any]:
             for card, cases in facts.waves.items()
         },
         "bounds": facts.bounds,
-        "instructions": code and code.instructions and asdict(code.instructions),
+        "instructions": _without_text(code.instructions) if code and code.instructions else None,
         "instructions_problem": code.problem if code else "",
         "warnings": build.warnings,
     }
+
+
+def _without_text(instructions: Instructions) -> dict[str, Any]:
+    """Return counts alone: the text of a loop is in the difference of two."""
+    found = asdict(instructions)
+    if found["hottest"]:
+        del found["hottest"]["written"]
+    return found
 
 
 def bounds_tables(held: Sequence[BoundedCase]) -> Iterator[Sheet]:

@@ -1,6 +1,6 @@
 """A verdict in words, the same on every face: terminal, pytest, comment, check, page.
 
-All but `explained` and `settings` is made from numbers and codes alone, so it may be said of what a
+All but `explained`, `why` and `settings` is made from numbers and codes alone, so it may be said of what a
 stranger's job wrote.
 """
 
@@ -28,6 +28,7 @@ from harness.numbers import (
 )
 from harness.records.types import Comparison, Diagnosis, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
+from harness.report.words.of_diagnosis import risk_text
 from harness.suite.case_id import size_label
 
 _SMALL_NS = 1e4
@@ -101,13 +102,20 @@ def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
     `units` is what an effect was measured in, one and many.
     """
-    parts = (_measured(case, units), _standing(case), _cause(case), _why(case.diagnosis))
+    parts = (_measured(case, units), _standing(case), _cause(case))
     return " ".join(part for part in (*parts, _coupled(case), _outputs(case)) if part)
 
 
 def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """Return the sentence, and what only who measured could add to it: a setting, a compiler's error."""
-    return " ".join(filter(None, (sentence(verdict, units), settings(verdict), verdict.message)))
+    """Return the sentence, and what only who measured could add to it: a cause, a setting, an error."""
+    parts = (
+        sentence(verdict, units),
+        _local_memory(verdict),
+        why(verdict.diagnosis),
+        settings(verdict),
+        verdict.message,
+    )
+    return " ".join(filter(None, parts))
 
 
 def held_to(case: Verdict) -> str:
@@ -169,6 +177,23 @@ def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
         return ""
     more = f"; and {len(changed) - _MOST_SETTINGS} more" if len(changed) > _MOST_SETTINGS else ""
     return f"Settings differ: {'; '.join(map(mark, changed[:_MOST_SETTINGS]))}{more}."
+
+
+def why(diagnosis: Diagnosis | None, mark: Callable[[str], str] = str) -> str:
+    """``Because bank conflicts rose from 0 to 31 (100 % of the extra cycles).`` Then how the code differs.
+
+    Each is a process's own text, which `mark` makes fit for where it is said; empty where nobody asked.
+    """
+    if diagnosis is None:
+        return ""
+    told = [
+        f"Because {mark(cause.message)} ({100 * cause.share:.0f} % of the extra cycles)."
+        for cause in diagnosis.causes[:1]
+    ]
+    told += [f"Compiled code: {mark(risk_text(risk))}." for risk in diagnosis.risks[:1]]
+    if diagnosis.problem:
+        told.append(f"{'No counters' if told else 'Its cause is not known'}: {mark(diagnosis.problem)}")
+    return " ".join(told) or "No cause stands out among the hardware counters."
 
 
 def reason(case: Verdict) -> str:
@@ -346,16 +371,20 @@ def _code(case: Verdict) -> str:
     return f"The code: {told}, which at its power limit the card hides from the time."
 
 
-def _why(diagnosis: Diagnosis | None) -> str:
-    """Return the first cause that hardware counters show, or that there is none."""
-    if diagnosis is None:
+def _local_memory(case: Verdict) -> str:
+    """Return how much more local memory a slower kernel takes, where no compiler told it as a spill."""
+    built = [
+        side.resources.local_bytes if side and side.resources else None for side in (case.base, case.head)
+    ]
+    base, head = (each or 0 for each in built)
+    if (
+        case.status != "regression"
+        or None in built
+        or head <= base
+        or (case.diagnosis and case.diagnosis.risks)
+    ):
         return ""
-    if diagnosis.problem:
-        return f"Its cause is not known: {diagnosis.problem}"
-    if not diagnosis.causes:
-        return "No cause stands out among the hardware counters."
-    first, *_ = diagnosis.causes
-    return f"Because {first.message} ({100 * first.share:.0f} % of the extra cycles)."
+    return f"Local memory of a thread: {base:,} → {head:,} bytes."
 
 
 def _explains(case: Verdict) -> bool:

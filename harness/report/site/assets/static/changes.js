@@ -63,6 +63,45 @@
   /** What happened, in words, with a minus where a terminal has a hyphen. */
   changes.sentence = (change) => text((change.sentence ?? "").replace(/(?<![\w.-])-(?=\d)/g, "−"), null, 400);
 
+  /** Why a change is there, by counters and compiled code: what "--explain" of a comparison found. */
+  changes.why = function (change, letter) {
+    if (!change.diagnosis) return null;
+    const { why, counters, loop } = change.diagnosis;
+    return harness.section(
+      `Reason of change ${letter}`,
+      el("p", null, text(why, null, 600)),
+      counters ? fold("Hardware counters of a launch", "", counterTable(counters)) : null,
+      loop ? fold(loop.title, [loop.places, loop.told].filter(Boolean).join(": "), codeTable(loop)) : null,
+    );
+  };
+
+  const fold = (title, told, table) =>
+    el("details", { class: "quietly" }, el("summary", null, text(title)), told ? el("p", null, text(told, null, 400)) : null, table.node);
+
+  const counterTable = (rows) =>
+    harness.table(
+      ["Counter", "Base", "Head", "Change %"].map((label, index) => ({
+        key: label,
+        label,
+        numeric: index > 0,
+        cell: (row) => text(row[index].replace(/^-/, "−")),
+      })),
+      { id: "order-counters", caption: "Hardware counters of a launch", rows },
+    );
+
+  const SIDES = { added: "head alone", removed: "base alone", readdressed: "other addresses", alike: "both" };
+
+  const codeTable = (loop) =>
+    harness.table(
+      [
+        { key: "code", label: "Instruction", cell: (line) => (line.text ? el("code", null, text(line.text)) : "alike") },
+        { key: "side", label: "In", cell: (line) => SIDES[line.change] ?? "" },
+        { key: "n", label: "Number", numeric: true, cell: (line) => format.whole(line.count) },
+        { key: "line", label: "Line", cell: (line) => harness.name(line.place) },
+      ],
+      { id: "order-code", caption: loop.title, rows: loop.lines },
+    );
+
   changes.levels = (site, change) => {
     const { unit } = site.cases[change.case];
     return `${format.number(change.before)} → ${format.value(change.after, unit)}`;

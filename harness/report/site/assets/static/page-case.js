@@ -537,6 +537,7 @@
           rescale(harness.stack);
         }),
       ),
+      whole.changes.map((change, index) => changes.why(change, format.letter(index))),
       harness.suites.published(site, suite, own, cardNumber),
       harness.suites.demand(suite, own, data.demand),
       epochList(data),
