@@ -330,13 +330,6 @@ def test_from_the_comment_to_the_report_and_from_the_merge_to_the_pages(way):
     site = set(way.pages().getnames())
     assert {"./index.html", "./harness/index.html"} <= site
 
-    # The next night there is nothing to measure, and what is stored stays as it is.
-    *measuring, storing = way.night()
-    for job in measuring:
-        assert list((job.temp / "results").rglob("*.jsonl*")) == []
-    assert "Nothing to store" in storing.said[-1]
-    assert way.stored() == stored
-
 
 def test_every_action_of_the_workflows_is_run_here_or_said_to_be_left_out():
     used = {
