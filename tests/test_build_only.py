@@ -124,7 +124,7 @@ def test_mistakes_are_found_that_list_does_not_see(project):
     """check_parameters, below, is held to more of them."""
     kernels, sources = 'kernel("right"),', {"right.cu": RIGHT}
     for number, (kernel, text, _) in enumerate(PLANTED.values()):
-        kernels += kernel.replace('"bad"', f'"bad{number}", "bad{number}.cu"')
+        kernels += kernel.replace('"bad"', f'"bad{number}", "bad{number}.cu"', 1)
         sources[f"bad{number}.cu"] = text
     assert project(kernels, sources, "list").status == ExitCode.FINE
     status, [right, *rows] = built(project, kernels, sources)
