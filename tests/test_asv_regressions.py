@@ -61,10 +61,8 @@ def project(written, tmp_path, monkeypatch) -> Written:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
     root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
-    places = {
-        name: root / getattr(written, name).relative_to(written.repository) for name in ("results", "conf")
-    }
-    return replace(written, repository=root, **places)
+    results, conf = (root / each.relative_to(written.repository) for each in (written.results, written.conf))
+    return replace(written, repository=root, results=results, conf=conf)
 
 
 def published(written: Written) -> Named:
