@@ -62,7 +62,8 @@ def project(written, tmp_path, monkeypatch) -> Written:
     monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
     root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
     results, conf = (root / each.relative_to(written.repository) for each in (written.results, written.conf))
-    return replace(written, repository=root, results=results, conf=conf)
+    copy: Written = replace(written, repository=root, results=results, conf=conf)
+    return copy
 
 
 def published(written: Written) -> Named:
