@@ -431,15 +431,10 @@ def test_continuous_measures_two_commits(home):
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    [".harness.integrations.asv_plugn", "harness.integrations.asv.plugin"],
-    ids=["misspelt", "without the dot"],
-)
-def test_a_plugin_that_does_not_load_is_a_failure(fresh, name):
+def test_a_plugin_that_does_not_load_is_a_failure(fresh):
     assert '".harness.integrations.asv_plugin"' in CONF
-    text = CONF.replace(".harness.integrations.asv_plugin", name)
-    write_files(fresh.root, {"asv.conf.json": text})
+    misspelt = CONF.replace(".harness.integrations.asv_plugin", ".harness.integrations.asv_plugn")
+    write_files(fresh.root, {"asv.conf.json": misspelt})
     done = fresh.asv("run", f"{fresh.commits['first']}^!")
     assert done.returncode != 0
     assert not list(fresh.results.rglob("*-*.json"))

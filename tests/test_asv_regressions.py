@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,14 +47,23 @@ class Named(NamedTuple):
     """The same by id."""
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch) -> Written:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Written:
     history = History(
         commits=COMMITS, cards=(H200, A100), suites=(SUITE,), events=EVENTS, records=True, seed=3
     )
-    return write(history, tmp_path / "project")
+    return write(history, tmp_path_factory.mktemp("written") / "project")
+
+
+@pytest.fixture
+def project(written, tmp_path, monkeypatch) -> Written:
+    """A copy of the history, for one test."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+    root = Path(shutil.copytree(written.repository, tmp_path / "project", symlinks=True))
+    results, conf = (root / each.relative_to(written.repository) for each in (written.results, written.conf))
+    copy: Written = replace(written, repository=root, results=results, conf=conf)
+    return copy
 
 
 def published(written: Written) -> Named:

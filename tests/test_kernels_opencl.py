@@ -20,7 +20,7 @@ from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 
 DEVICE = "opencl:0"
-MATRIX_SIZES = [(1, 1), (31, 5), (32, 32), (1, 513), (257, 1), (127, 65)]
+MATRIX_SIZES = [(1, 1), (32, 32), (1, 513), (257, 1), (127, 65)]
 
 CASES = [
     pytest.param(name, kernel.name, size, id=f"{name}.{kernel.name}-{'x'.join(map(str, size))}")
@@ -85,8 +85,21 @@ def test_every_mutation_still_fits_its_kernel():
 
 
 SIDES = {"first", "second", "row", "column", "a", "b"}
-BROKEN = [*{frozenset({*mutation.what.split()} - SIDES): mutation for mutation in MUTATIONS}.values()]
-"""One of each kind: each takes a process, and what finds it knows nothing of its kernel or of the side."""
+
+
+def size_of_source(mutation):
+    return (KERNELS / mutation.suite / f"{mutation.kernel}.cu").stat().st_size
+
+
+BROKEN = [
+    *{
+        frozenset({*mutation.what.split()} - SIDES): mutation
+        for mutation in sorted(MUTATIONS, key=size_of_source, reverse=True)
+    }.values()
+]
+"""One of each kind, of the shortest kernel: each takes a process and a compilation, and what finds it knows
+nothing of its kernel or of the side.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -83,13 +83,16 @@ RTX_4080 = H200 | {
     "clocks.current.sm": "210",
 }
 
-NVIDIA_SMI = '''"""nvidia-smi as far as the scripts use it. Words and exit codes are those of the real one."""
-import json, os, re, sys
-here = os.path.dirname(os.path.abspath(__file__)) + "/../smi/"
+NVIDIA_SMI = '''"""nvidia-smi as far as the scripts use it. Words and exit codes are those of the real one.
+
+It imports as little as it can: the scripts call it a thousand times.
+"""
+import sys
+here = sys.argv[0].rpartition("/")[0] + "/../smi/"
 def read(name, default):
     try:
         with open(here + name) as file:
-            return json.load(file)
+            return eval(file.read())
     except FileNotFoundError:
         return default
 def alive(pid):
@@ -105,7 +108,7 @@ broken = read("broken", None)
 if broken:
     print(broken["says"])
     sys.exit(broken["status"])
-cards = read("cards.json", [])
+cards = read("cards", [])
 if arguments[0] == "-i":
     cards = [card for card in cards if arguments[1] in (card["uuid"], card["index"])]
     if not cards:
@@ -154,11 +157,10 @@ elif setting == "-c":
     card["compute_mode"] = {"DEFAULT": "Default", "EXCLUSIVE_PROCESS": "Exclusive_Process"}[what]
     print(f"Set compute mode to {what} {where}")
 if read("forgetful", False) is False:
-    with open(here + "cards.json") as file:
-        everything = json.load(file)
+    everything = read("cards", [])
     everything = [card if other["uuid"] == card["uuid"] else other for other in everything]
-    with open(here + "cards.json", "w") as file:
-        json.dump(everything, file)
+    with open(here + "cards", "w") as file:
+        file.write(repr(everything))
 print("All done.")
 '''
 CURL = """#!/bin/bash
@@ -264,10 +266,10 @@ class Machine:
         (self.programs / name).chmod(0o755)
 
     def say(self, what: str, value: Any) -> None:
-        (self.folder / "smi" / what).write_text(json.dumps(value), encoding="utf-8")
+        (self.folder / "smi" / what).write_text(repr(value), encoding="utf-8")
 
     def cards(self, *cards: Mapping[str, str]) -> None:
-        self.say("cards.json", cards)
+        self.say("cards", cards)
 
     def processes(self, *processes: tuple[int, str]) -> None:
         self.say("processes", processes)
@@ -561,10 +563,8 @@ def test_a_job_of_the_default_branch_on_a_free_card_begins(machine: Machine) -> 
 @pytest.mark.parametrize(
     ("event", "ref"),
     [
-        ("push", "refs/heads/main"),
         ("workflow_dispatch", "refs/heads/main"),
         ("schedule", "refs/heads/main"),
-        ("push", "refs/heads/pull-request/1"),
         ("push", "refs/heads/pull-request/123456789"),
     ],
 )
@@ -713,12 +713,12 @@ def test_a_card_that_has_no_ecc_and_tells_little_is_no_broken_card(machine: Mach
     assert machine.started().status == 0
 
 
-@pytest.mark.parametrize("value", ["Yes", "1"])
-def test_an_older_driver_tells_of_remapped_rows_by_another_option(machine: Machine, value: str) -> None:
+def test_an_older_driver_tells_of_remapped_rows_by_another_option(machine: Machine) -> None:
     machine.say("unknown", ["remapped_rows.pending", "remapped_rows.failure", "gpu_recovery_action"])
     assert machine.started().status == 0
-    machine.cards(H200 | {"remapped_rows.pending": value})
-    assert f"remapped_rows.pending is {value}" in machine.started().refusal
+    for value in ("Yes", "1"):
+        machine.cards(H200 | {"remapped_rows.pending": value})
+        assert f"remapped_rows.pending is {value}" in machine.started().refusal
 
 
 def test_fields_that_a_driver_does_not_know_are_done_without(machine: Machine) -> None:
@@ -865,10 +865,15 @@ def test_a_lock_without_persistence_is_none(machine: Machine) -> None:
 )
 def test_a_configuration_is_text_and_wrong_text_is_refused(machine: Machine, line: str, reason: str) -> None:
     machine.configure(*line.split("\n"))
-    for done in (machine.started(), machine.clocks(), machine.runner("prepare")):
-        assert done.status == 1
-        assert reason in done.err
+    assert reason in machine.started().refusal
     assert not list(machine.folder.rglob("pwned"))
+    assert machine.calls() == []
+
+
+def test_all_scripts_refuse_a_configuration_that_is_wrong(machine: Machine) -> None:
+    machine.configure("events = pull_request")
+    for done in (machine.started(), machine.clocks(), machine.runner("prepare")):
+        assert "expected some of: push workflow_dispatch schedule" in done.refusal
     assert machine.calls() == []
 
 
@@ -980,7 +985,7 @@ def test_a_hook_that_may_not_write_marks_leaves_a_word_beside_its_note(machine: 
 # ---------------------------------------------------------------- one job, and no longer than it may
 
 
-@pytest.mark.parametrize("state", ["active", "activating", "deactivating"])
+@pytest.mark.parametrize("state", ["active", "deactivating"])
 def test_a_second_instance_is_refused_and_ends_nothing_of_the_first(
     machine: Machine, state: str, strays: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -1057,27 +1062,23 @@ def test_a_job_that_left_the_card_as_it_was_ends_quietly(machine: Machine) -> No
     assert machine.started().status == 0
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("persistence_mode", "Disabled"),
-        ("power.limit", "300.00"),
-        ("compute_mode", "Prohibited"),
-        ("mig.mode.current", "Enabled"),
-        ("mig.mode.pending", "Enabled"),
-        ("ecc.mode.pending", "Disabled"),
-        ("clocks.applications.graphics", "1200"),
-        ("vbios_version", "96.00.A5.00.04"),
-        ("driver_version", "580.1"),
-    ],
-)
-def test_a_job_that_changed_a_setting_puts_the_machine_in_quarantine(
-    machine: Machine, field: str, value: str
-) -> None:
+def test_a_job_that_changed_settings_puts_the_machine_in_quarantine(machine: Machine) -> None:
+    changes = {
+        "persistence_mode": "Disabled",
+        "power.limit": "300.00",
+        "compute_mode": "Prohibited",
+        "mig.mode.current": "Enabled",
+        "mig.mode.pending": "Enabled",
+        "ecc.mode.pending": "Disabled",
+        "clocks.applications.graphics": "1200",
+        "vbios_version": "96.00.A5.00.04",
+        "driver_version": "580.1",
+    }
     assert machine.started().status == 0
-    machine.cards(H200 | {field: value})
+    machine.cards(H200 | changes)
     done = machine.completed()
-    assert f"{field} was {H200[field]} when the job began, and is {value}." in done.refusal
+    for field, value in changes.items():
+        assert f"{field} was {H200[field]} when the job began, and is {value}." in done.refusal
     assert "takes no more jobs" in done.err
     assert len(machine.marks()) == 1
     assert "After acme/kernels run 4711" in machine.marks()[0]
@@ -1370,7 +1371,12 @@ def test_an_instance_is_a_plain_name(machine: Machine, name: str) -> None:
 
 
 HARDWARE = "NVRM: Xid (PCI:0000:83:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-OF_A_PROGRAM = "NVRM: Xid (PCI:0000:83:00): 31, pid=1234, name=python3, Ch 00000008, intr 00000000. MMU Fault"
+HARMLESS = (
+    "NVRM: Xid (PCI:0000:83:00): 31, pid=1234, name=python3, Ch 00000008, intr 00000000. MMU Fault",
+    "NVRM: Xid (PCI:0000:83:00): 13, pid=1, Graphics Exception",
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  590.48.01",
+    "nvme nvme0: 8/0/0 default/read/poll queues",
+)
 
 
 @pytest.mark.parametrize(
@@ -1380,10 +1386,10 @@ OF_A_PROGRAM = "NVRM: Xid (PCI:0000:83:00): 31, pid=1234, name=python3, Ch 00000
         ("NVRM: Xid (PCI:0000:83:00): 63, pid=1896, Row Remapper: New row marked for remapping", True),
         ("NVRM: Xid (PCI:0000:83:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC", True),
         ("               NVRM: fallen off the bus and is not responding to commands.", True),
-        (OF_A_PROGRAM, False),
-        ("NVRM: Xid (PCI:0000:83:00): 13, pid=1, Graphics Exception", False),
-        ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  590.48.01", False),
-        ("nvme nvme0: 8/0/0 default/read/poll queues", False),
+        (
+            "\n".join(HARMLESS),
+            False,
+        ),
     ],
 )
 def test_what_the_kernel_says_of_the_card_counts_but_not_what_a_program_did(

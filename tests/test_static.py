@@ -101,7 +101,7 @@ suite = Suite("copy", Copy(), headline="GB/s", kernels=[kernel])
 """
 
 
-def test_accesses_are_followed_into_headers_in_folders_as_these_are_now(tmp_path, own_cache):
+def test_accesses_are_followed_into_headers_in_folders_as_these_are_now(tmp_path):
     write_files(tmp_path, {
         "suite/suite.py": COPY,
         "suite/copy.cu": '#include "stride.h"\n'
@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
 """
 
 
-def test_accesses_of_a_whole_program_are_those_of_its_kernel(tmp_path, own_cache):
+def test_accesses_of_a_whole_program_are_those_of_its_kernel(tmp_path):
     write_files(tmp_path, {"suite.py": COPY.replace('include=("include",), ', ""), "copy.cu": WHOLE_PROGRAM})
     suite = load_folder(tmp_path)
     case = suite.case(suite.by_name["copy"], {"n": 1024}, {})

@@ -80,16 +80,16 @@ def test_the_code_of_a_kernel_is_the_same_under_another_name_beside_another_kern
     other = "__global__ void other(float *x) { x[1] = 2; }"
     same = f"// A comment.\n{other}\n{TILED.replace(' tiled(', ' renamed(')}"
     assert code(same, "renamed") == first
-    assert code(TILED.replace("].y", "].z")).sha256 != first.sha256
     # A variable that another kernel writes is no instruction of this one, and yet it may read it.
     assert code(f"__device__ float kept = 3; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256 != (
         code(f"__device__ float kept = 4; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256
     )
     # How many threads a block may have is no instruction either.
-    few, many = (
-        code(f'extern "C" __global__ void __launch_bounds__({most}) one(float *x) {{ *x = 1; }}', "one")
-        for most in (256, 512)
-    )
+    one = 'extern "C" __global__ void __launch_bounds__({}) {}(float *x) {{ *x = 1; }}\n'.format
+    both = compiled(one(256, "few") + one(512, "many")).binary
+    few, many = kernel_code(both, "few"), kernel_code(both, "many")
+    assert few is not None
+    assert many is not None
     assert few.instructions == many.instructions
     assert few.sha256 != many.sha256
     assert kernel_code(b"no cubin", "tiled") is None
@@ -327,7 +327,6 @@ def test_a_library_is_compiled_only_where_what_it_is_made_of_differs(tmp_path, c
 
     assert compared(0, 1) == (ExitCode.FINE, ["identical"])
     assert compared(1, 2) == (ExitCode.FINE, ["changed"])
-    assert compared(2, 1) == (ExitCode.NOT_MEASURED, ["failed"])
     assert compared(2, 3) == (ExitCode.NOT_MEASURED, ["failed"])
 
 

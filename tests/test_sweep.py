@@ -399,7 +399,7 @@ def undisturbed(tmp_path_factory):
         return sweep(project(tmp_path_factory.mktemp("undisturbed"), WITH_A_TIE))
 
 
-@pytest.mark.parametrize("at", [0, 3, 7, 9])
+@pytest.mark.parametrize("at", [3, 9])
 def test_an_interrupted_sweep_goes_on_and_measures_nothing_twice(tmp_path, undisturbed, at):
     whole, every = undisturbed
     root = project(tmp_path, WITH_A_TIE)
@@ -639,7 +639,7 @@ def test_many_that_cannot_be_told_apart_are_halved():
     assert len(duels) < 200
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_best_wins_however_screening_came_out(seed):
     """Times of screening within 5 % of the truth, effects of pairs within 0.05 %, of truths 0.2 % apart."""
     rng = random.Random(seed)

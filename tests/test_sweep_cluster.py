@@ -24,12 +24,10 @@ from harness.measure import protocol
 from harness.records.types import DeviceInfo, Row
 from harness.run.sweep import dask_worker
 from harness.run.sweep.cluster import DaskExecutor
-from harness.run.sweep.commit_pairs_on_cluster import DaskPairDevices
 from harness.run.sweep.executors import Job, JobResult
-from harness.suite.loader import begin
 from harness.system.process import Failed
 from tests import toy
-from tests.support import IMPORT_PATH, commit, make_repository, write_files
+from tests.support import IMPORT_PATH, write_files
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("forked_dask_workers")
@@ -461,15 +459,6 @@ def test_another_version_of_dask_is_refused(told, scheduler, monkeypatch):
 
 def test_one_device_with_two_workers_is_refused(told, scheduler):
     with pytest.raises(UsageError, match="Several workers opened one device"), on(scheduler, told, "cpu:0"):
-        pass
-
-
-def test_one_device_with_two_workers_that_compare_is_refused(told):
-    """Though its driver tells no UUID."""
-    repository = make_repository(told.suite.parent.parent)
-    loaded = begin(told.suite, commit(repository, {"harness.toml": ""}, 1)).result()
-    devices = DaskPairDevices(loaded, ["cpu:0", "cpu:0"], Seen())
-    with pytest.raises(UsageError, match="Several workers opened one device"), devices:
         pass
 
 

@@ -62,8 +62,13 @@ def shown(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """The same with two tracks and asv's pages; not to be changed."""
-    history = replace(show(), tracks=("gflops", "gbytes_per_s"), records=False)
+    """A short history with asv's pages, a failure and commits that were not measured; not to be changed."""
+    history = small(
+        cards=CARDS[:2],
+        suites=(SMALL, COPY),
+        tracks=("gflops", "gbytes_per_s"),
+        events=(Failed(case="naive", start=3, stop=5), Missing(card=CARDS[1].name, start=7, stop=9)),
+    )
     written = write(history, tmp_path_factory.mktemp("published"))
     done = publish(written)
     assert done.returncode == 0, done.stdout

@@ -185,9 +185,9 @@ SPREAD = (*[SAME] * 8, *[MARGIN] * 4, *[ONE] * 3, *[0.02] * 3, *[0.05] * 3, *[0.
 """A suite for a card whose processes differ by more than is assumed of one that was never calibrated."""
 
 
-@pytest.mark.parametrize(("offset", "found"), [(0.0007, 0.99), (0.0014, 0.95), (0.003, 0.8)])
+@pytest.mark.parametrize(("offset", "found"), [(0.0007, 0.99), (0.003, 0.8)])
 def test_where_processes_differ_by_more_than_assumed_power_still_grows_with_the_effect(offset, found):
-    """By as much as is assumed, twice as much, and four times."""
+    """By as much as is assumed, and four times as much."""
     battery = Battery("quiet", SEEDS, suite=SPREAD, offset=offset)
     for slower in (SAME, MARGIN):
         told = battery.statuses(slower)
@@ -200,7 +200,7 @@ def test_where_processes_differ_by_more_than_assumed_power_still_grows_with_the_
 
 
 def test_the_same_seed_gives_the_same_verdicts():
-    first, second = (list(Comparison("throttled", 7).outcomes()) for _ in range(2))
+    first, second = (list(Comparison("throttled", 7, (SAME, ONE)).outcomes()) for _ in range(2))
     assert [replace(each.verdict, gpu_s=0.0) for each in first] == [
         replace(each.verdict, gpu_s=0.0) for each in second
     ]

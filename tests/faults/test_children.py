@@ -150,7 +150,7 @@ def asks(code: str, word: str, modules: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("fresh", ["1", ""], ids=["started", "forked"])
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda end: end.name)
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda end: end.name)
 def test_all_ends_with_the_process_that_asked(tmp_path, monkeypatch, end, fresh):
     monkeypatch.setenv(FRESH, fresh)
     name = name_in(tmp_path)

@@ -36,7 +36,6 @@ def one(case, stream):
             y[:] = helper.FACTOR * x
     return call
 """
-LAZY = MAKE.replace("    def call", "    import helper\n    def call", 1)
 ON_CPU = "{'cpu': HostFunction(one)}"
 ELSEWHERE = "sys.path.insert(0, str(Path(__file__).parent.parent / 'shared'))\n"
 
@@ -64,18 +63,10 @@ def verdict_of(harness, repository: Path, device: str = "cpu") -> tuple[str, str
     return verdict["status"], verdict["reason"], done.status
 
 
-def test_a_file_that_a_function_calls_is_wrong(harness, repository):
-    commit(repository, {"kernels/twice/suite.py": suite(), "kernels/twice/helper.py": HELPER}, 1)
-    commit(repository, {"kernels/twice/helper.py": WRONG}, 2)
-    assert verdict_of(harness, repository) == ("failed", "wrong-result", 1)
-
-
 LATE = MAKE.replace("        for", "        import helper\n        for")
 
 
-@pytest.mark.parametrize(
-    "body", [MAKE, LAZY, LATE], ids=["when it is loaded", "when it is made", "when it is launched"]
-)
+@pytest.mark.parametrize("body", [MAKE, LATE], ids=["when it is loaded", "when it is launched"])
 def test_a_file_that_a_function_imports_from_beside(harness, repository, body):
     imports = ELSEWHERE + ("import helper" if body is MAKE else "")
     files = {"kernels/twice/suite.py": suite(imports, body), "kernels/shared/helper.py": HELPER}
@@ -108,22 +99,14 @@ def test_a_variable_that_base_sets_is_not_heads(harness, repository):
     assert verdict_of(harness, repository, "opencl:0") == ("failed", "wrong-result", 1)
 
 
-def test_a_variable_that_both_set_is_no_difference(harness, repository):
-    text = suite("import os\nos.environ.setdefault('A_FACTOR', '2')", "", BY_VARIABLE)
-    commit(repository, {"kernels/twice/suite.py": text, "kernels/twice/one.cl": OPENCL}, 1)
-    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL}, 2)
-    assert verdict_of(harness, repository, "opencl:0") == ("identical", "same-code", 0)
-
-
 OF_DATA = "import os, pathlib\nos.environ['OUR_DATA'] = str(pathlib.Path(__file__).parents[1] / 'data')"
 
 
-@pytest.mark.parametrize("data", [{}, {"kernels/data/x/y.bin": "3"}])
-def test_a_variable_may_name_each_sides_own_checkout(harness, repository, data):
+def test_a_variable_may_name_each_sides_own_checkout(harness, repository):
     files = {"kernels/twice/suite.py": suite(OF_DATA, "", "'one.cl', macros={'FACTOR': 2}")}
     files |= {"kernels/twice/one.cl": OPENCL, "kernels/data/x/y.bin": "2"}
     commit(repository, files, 1)
-    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL, **data}, 2)
+    commit(repository, {"kernels/twice/one.cl": "// two\n" + OPENCL, "kernels/data/x/y.bin": "3"}, 2)
     assert verdict_of(harness, repository, "opencl:0") == ("identical", "same-code", 0)
 
 
@@ -241,19 +224,6 @@ def test_a_template_that_a_generator_reads(is_identical):
 
 def test_a_comment_in_generated_text(is_identical):
     assert is_identical(GENERATED, {"twice/template.cu": "// two\nvoid one() {}\n"}, "null")
-
-
-def test_a_template_is_read_again(harness, tmp_path):
-    suite_ = GENERATED["twice/suite.py"].replace("Generated(one)", "{'opencl': Generated(one)}")
-    checked = ("check", "--device", "opencl:0")
-    told = []
-    for factor in (2, 3):
-        write_files(
-            tmp_path / "kernels" / "twice",
-            {"suite.py": suite_, "template.cu": f"#define FACTOR {factor}\n{OPENCL}"},
-        )
-        told.append(harness(*checked, cwd=tmp_path).status)
-    assert told == [0, 1]
 
 
 def test_generated_text_does_not_outlive_the_run(tmp_path, own_cache):
@@ -526,7 +496,6 @@ def test_an_absolute_header_of_the_working_tree_is_no_commits(harness, repositor
     text = f'#include "{header}"\n' + OPENCL
     files = {"kernels/twice/suite.py": suite("", "", "'one.cl'"), "kernels/twice/one.cl": text}
     commit(repository, {**files, "shared/factor.h": "#define FACTOR 2\n"}, 1)
-    assert harness("check", "--device", "opencl:0", cwd=repository).status == 0
     done = harness("check", "--commit", "HEAD", "--device", "opencl:0", cwd=repository)
     assert done.status == 2
     assert f"{header} lies in the working tree" in done.err
@@ -627,8 +596,6 @@ class Twice(Problem):
 
 
 def make(case, stream):
-    MAKE
-
     def launch(x, y, n):
         LAUNCH
         op.twice(x, y)
@@ -643,14 +610,14 @@ OP = "import numpy as np\n\n\ndef twice(x, y):\n    np.multiply(x, FACTOR, out=y
 
 @pytest.mark.parametrize(
     ("where", "head"),
-    [("TOP", "HEAD"), ("TOP", None), ("MAKE", "HEAD"), ("LAUNCH", None)],
-    ids=["loaded", "loaded in the working tree", "made", "launched in the working tree"],
+    [("TOP", "HEAD"), ("LAUNCH", None)],
+    ids=["loaded", "launched in the working tree"],
 )
 def test_a_package_of_the_working_tree_is_no_commits(tmp_path, where, head):
     """As after `pip install -e .`: both commits would import what is there now."""
     root = make_repository(tmp_path / "repository")
     text = INSTALLED.replace(where, "from own import op")
-    for other in ("TOP", "MAKE", "LAUNCH"):
+    for other in ("TOP", "LAUNCH"):
         text = text.replace(other, "")
     files = {"harness.toml": "suites = ['kernels/*']\n", "kernels/toy/suite.py": text}
     commit(root, {**files, "src/own/op.py": OP.replace("FACTOR", "1 + 1")}, 1)
