@@ -20,7 +20,7 @@ _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "
 
 
 def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
-    """A line for what differs in the same way, with its architectures: the risks, or else what moved."""
+    """Return a line for each distinct difference, with its architectures: risks, or other changes."""
     archs: dict[tuple[str, Cell, str], list[str]] = {}
     for each in filter(_is_told, found):
         key = label_of(each, found), _result(each), _what(each)
@@ -40,12 +40,12 @@ def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
 
 
 def _is_told(each: Difference) -> bool:
-    """Return whether a difference has a line: what is alike has none, unless it has a risk."""
+    """Return whether a difference has a line: identical builds have none, unless they have a risk."""
     return each.status not in ("identical", "not-built") or bool(each.risks)
 
 
 def label_of(each: Difference, found: Sequence[Difference]) -> str:
-    """Return the kernel, and where it is built in several ways one of the sizes that this way is for."""
+    """Return the kernel, with one of the sizes if it is built in several ways."""
     build = each.shown.build
     alike = [
         other
@@ -76,7 +76,7 @@ def status_counts(found: Sequence[Difference]) -> dict[DifferenceStatus, int]:
 
 
 def summary(found: Sequence[Difference]) -> str:
-    """``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
+    """Return a summary: ``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
     statuses = status_counts(found)
     risky = sum(bool(each.risks) for each in found)
     parts = ", ".join(f"{count} {status}" for status, count in statuses.items())
@@ -90,7 +90,9 @@ def static_report(
     base: str | None,
     head: str | None,
 ) -> StaticReport:
-    """Return the document of what differs in each suite, by its name; commits are None for a working tree."""
+    """Return the document of the differences in each suite, by its name. Commits are None for a
+    working tree.
+    """
     return clipped(
         StaticReport(
             harness_version=harness.__version__,
