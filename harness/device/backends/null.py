@@ -54,7 +54,7 @@ _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _COUNTERS = re.compile(r"^#define NULL_DEVICE_COUNTERS (\{.*\})$", re.MULTILINE)
 _STEP = 1e-5
-"""Share of a time that each step of a planted slowdown adds to it."""
+"""Share of a time that each step of a planted slowdown adds."""
 _CANARY_NS = 50_000.0
 
 
@@ -103,8 +103,9 @@ def _scripts() -> list[Mapping[str, Any]]:
 
 
 def open_device(index: int) -> NullDevice:
-    """Return the device, as the script says. Raises ConfigError for a script that cannot be read, and
-    DeviceError for a device that was lost.
+    """Return the device of the script.
+
+    Raises ConfigError for a script that cannot be read, and DeviceError for a lost device.
     """
     script = _scripts()[index]
     info = _described(index, script)
@@ -114,7 +115,7 @@ def open_device(index: int) -> NullDevice:
 
 
 def _lost_mark(info: DeviceInfo) -> Path:
-    """Return the file, beside the script, that is there once a device was lost."""
+    """Return the file beside the script that marks a lost device."""
     return Path(f"{os.environ.get('HARNESS_NULL_SCRIPT', '')}.{info.spec}.lost")
 
 
@@ -129,7 +130,7 @@ class NullBuilt(Built):
 
 class NullDevice(HostMemory):
     clock = "scripted"
-    guard_bytes = 2**16  # no kernel runs that could write into it, but for what a script has written there
+    guard_bytes = 2**16  # no kernel writes into it, except what a script has written there
     warms_up = False
 
     def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
@@ -139,7 +140,7 @@ class NullDevice(HostMemory):
         self.allocated_bytes = 0
         wanted = script.get("noise")
         try:
-            # Every process is another draw, unless the script fixes the seed.
+            # Each process draws differently, unless the script fixes the seed.
             self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
@@ -147,7 +148,7 @@ class NullDevice(HostMemory):
         """Number of calls of synchronize()."""
         self._launched: NullBuilt | None = None
         self._writes = 0
-        """Number of possible changes of inputs: results are kept until the next one."""
+        """Number of possible changes of inputs. Results are cached until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
 
     def build(self, program: Program) -> NullBuilt:
@@ -170,7 +171,7 @@ class NullDevice(HostMemory):
         )
 
     def resident_blocks(self, built: Built, launch: Launch) -> int:  # noqa: ARG002
-        """It runs one block at a time, if any."""
+        """Return 1: it runs one block at a time."""
         return 1
 
     def free_bytes(self) -> int:
@@ -207,7 +208,7 @@ class NullDevice(HostMemory):
         key = (id(built), *map(id, arguments))
         kept = self._computed.get(key)
         if kept is None or kept[0] != self._writes:
-            # The arguments are kept as well, so that their ids stay theirs.
+            # Keep the arguments too, so that their ids stay unique.
             kept = self._writes, (built, arguments), built.program.emulate(*arguments)
             self._computed = {**dict(list(self._computed.items())[-1:]), key: kept}
         for view, values in kept[2]:
@@ -223,7 +224,7 @@ class NullDevice(HostMemory):
         return self.after_wait(self.run(built, arguments, launches))
 
     def run(self, built: Built, arguments: Sequence[Argument], launches: int) -> float:
-        """Run launches and return the time in ns that they take together."""
+        """Run launches, and return their total time in ns."""
         assert isinstance(built, NullBuilt)
         if built.fault != "memory":
             self._misbehave(built.fault)
@@ -244,7 +245,7 @@ class NullDevice(HostMemory):
         self.waits += 1
 
     def after_wait(self, value: T) -> Callable[[], T]:
-        """Return a reader of a value. It raises MeasureError before the next synchronize(), as on a card."""
+        """Return a reader of a value that raises MeasureError before the next synchronize(), as on a card."""
         waits = self.waits
 
         def read() -> T:
@@ -291,7 +292,7 @@ class NullDevice(HostMemory):
 
 
 def _binary_sha256(program: Program, factor: float) -> str:
-    """Two compilers make the same of a program, unless one of them makes it slower."""
+    """Return a hash of the binary: equal for two compilers, unless one makes the program slower."""
     if factor == 1.0:
         return program.sha256
     return hashlib.sha256(f"{program.sha256} {factor}".encode()).hexdigest()

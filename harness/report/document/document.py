@@ -35,9 +35,9 @@ REVIEW_SCHEMA_VERSION = 4
 """Version of the document.
 
 1  first version
-2  strays of a case; what each side did alone
+2  outliers of a case; measurements of each side running alone
 3  whether a card's cases are builds of an executable
-4  cases are verdicts, as records have them
+4  cases are verdicts, in the form of records
 """
 LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
 """Largest numbers in one document."""

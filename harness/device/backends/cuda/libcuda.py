@@ -1,4 +1,4 @@
-"""The driver's library by ctypes, for what PyCUDA has no call for."""
+"""Calls of the driver's library through ctypes, which PyCUDA lacks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from harness.errors import LaunchError
 from harness.records.types import Launch
 
 _PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
-"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW; the size of any attribute."""
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, and the size of
+any attribute."""
 _MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 
 
 @functools.cache
 def _library() -> Any:
-    """Return the driver's library; None where it is not found by its name."""
+    """Return the driver's library; None if it is not found by name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -26,7 +27,7 @@ def _library() -> Any:
 
 
 def forget_persisting(stream: int) -> None:
-    """Make persisting lines of the L2 ordinary, and allow no new ones; older drivers and cards refuse."""
+    """Make persisting lines of the L2 normal, and allow no new ones. Older drivers and cards refuse."""
     library = _library()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
         return
@@ -39,7 +40,7 @@ def forget_persisting(stream: int) -> None:
 def resident_blocks(binary: bytes, name: str, launch: Launch) -> int | None:
     """Return the driver's occupancy of a launch; None without the library. Raises LaunchError.
 
-    The binary is loaded once more, as PyCUDA does not tell the handle of a function.
+    The binary is loaded once more, because PyCUDA does not expose the handle of a function.
     """
     library = _library()
     if library is None:
