@@ -1,4 +1,4 @@
-"""harness check: verify only, or build only."""
+"""harness check: verifies or builds kernels, without timing them."""
 
 from __future__ import annotations
 

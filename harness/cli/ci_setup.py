@@ -1,4 +1,4 @@
-"""harness ci, of the repository: store, fleet, audit, init."""
+"""harness ci, for the repository itself: store, fleet, audit, init."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _LISTED = 20
-"""Files of a dry run of `store` that are named."""
+"""Most files of a dry run of `store` that are listed."""
 
 
 @click.command("store", short_help="Append results to the branch that keeps them.")
@@ -232,7 +232,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
 
 
 def _tell_next(done: Scaffolded, *, light: bool) -> None:
-    """Tell what is to be done at GitHub, and what of it is done."""
+    """Print the next steps at GitHub, and which are done."""
     for device in done.unmeasured:
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
@@ -255,5 +255,5 @@ def _tell_next(done: Scaffolded, *, light: bool) -> None:
     try:
         click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
         _tell_audit(_audited(name, None))
-    except HarnessError as error:  # what was written is written
+    except HarnessError as error:  # the files are written already
         warn("Not audited", error.message)

@@ -1,4 +1,4 @@
-"""harness init: suites and benchmark files for a repository's own kernels."""
+"""harness init: writes suites and benchmark files for a repository's own kernels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from harness.init.written_files import Written
 
 _SHOWN = 3
-"""Most kernels that are listed for each reason of leaving them out; --json has all."""
+"""Most kernels listed for each reason to leave them out; --json has all."""
 _SHOWN_BENCHMARKS = 8
-"""Most commands that are listed for the project's own benchmarks."""
+"""Most commands listed for the project's own benchmarks."""
 _SHOWN_SUITES = 24
-"""Most suites that are listed."""
+"""Most suites listed."""
 _MOST = 12
-"""Most suites that are written without a question; of more, only those with a known reference."""
+"""Most suites written without a question. If there are more, only those with a known reference
+are written."""
 
 
 @click.command("init")
@@ -92,7 +93,7 @@ def command(
         return ExitCode.FINE if proposed or has_benchmarks else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
-    if not only and not (as_json and dry_run):  # which lists all of them
+    if not only and not (as_json and dry_run):  # it lists all of them
         chosen = _few(chosen, has_benchmarks=has_benchmarks)
     if not chosen:
         return ExitCode.FINE
@@ -110,7 +111,7 @@ def command(
 
 
 def _show_beside(folder: Path, below: str, own: Path | None) -> None:
-    """Print how the kernels are measured beside the project's own configuration of asv, or benchmarks."""
+    """Print how to measure the kernels beside the project's own asv configuration or benchmarks."""
     asv = "asv run; "
     if own:
         results = f"{below}/.asv/results"
@@ -122,7 +123,7 @@ def _show_beside(folder: Path, below: str, own: Path | None) -> None:
 
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
-    """Write the workflows, and tell which files these are."""
+    """Write the workflows, and return their files."""
     from harness.ci.scaffold import COPIED, own_requirement, scaffold
 
     asked = requirement or own_requirement()
@@ -136,7 +137,7 @@ def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: b
 
 
 def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
-    if not only or not proposed:  # then what was left out says why
+    if not only or not proposed:  # the omitted files then say why
         return list(proposed)
     for pattern in only:
         if not any(fnmatchcase(suite.name, pattern) for suite in proposed):
@@ -146,7 +147,7 @@ def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGu
 
 
 def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """The suites that are wanted, as typed at the terminal; all of them where there is none."""
+    """Return the suites that the user selects at the terminal; all of them without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         tell("no terminal to ask at: writing every suite that is proposed, as with --yes.")
         return proposed
@@ -157,7 +158,7 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
 
 
 def _few(proposed: list[SuiteGuess], *, has_benchmarks: bool) -> list[SuiteGuess]:
-    """Return the suites; of dozens, those with a reference. Raises UsageError where nothing is left."""
+    """Return the suites; of dozens, only those with a reference. Raises UsageError if none is left."""
     understood = [suite for suite in proposed if suite.held_to != "base"]
     if len(proposed) <= _MOST or len(understood) == len(proposed):
         return proposed
@@ -183,7 +184,7 @@ def _show_files(repository: Repository) -> None:
 
 
 def _show_benchmarks(benchmarks: Sequence[OwnBenchmark]) -> None:
-    """Print the commands that measure the project's own benchmarks as they are."""
+    """Print the commands that measure the project's own benchmarks unchanged."""
     measured = [each for each in benchmarks if each.command]
     if measured:
         click.echo("\nBenchmarks that the project has, and the commands that measure them as they are:")
@@ -213,8 +214,10 @@ def _and_more(names: Sequence[str]) -> str:
 def _show_kernels(
     proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str, *, other: bool
 ) -> None:
-    """Print the suites and the kernels left out. `measured_in` is the folder whose suites measure all of it
-    already; with `other` findings, a repository without kernels needs no word on these.
+    """Print the suites, and the kernels left out.
+
+    `measured_in` is a folder whose suites already measure everything. With `other` findings, nothing is said
+    about a repository without kernels.
     """
     if not proposed and measured_in:
         click.echo(f"The suites in {measured_in} measure every kernel that was found.")
@@ -248,7 +251,7 @@ def _show_kernels(
 
 
 def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:
-    """C++ benchmarks, a line each file; of many files, a line for all of those of one form."""
+    """Print C++ benchmarks, a line for each file; of many files, a line for each form."""
     by_form: dict[str, list[tuple[str, int]]] = {}
     for file, whose, count in executables:
         by_form.setdefault(whose, []).append((file, count))
@@ -290,7 +293,7 @@ def _show_written(
 
 
 def _unignored_results(folder: Path) -> str:
-    """Return the project's own results folder `.asv` if git does not ignore it; otherwise an empty text."""
+    """Return the project's results folder `.asv` if git does not ignore it; else ""."""
     from harness.config import load_config
     from harness.errors import GitError
     from harness.system import git

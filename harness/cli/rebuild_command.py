@@ -1,4 +1,4 @@
-"""harness rebuild: asv's result files from the records."""
+"""harness rebuild: writes asv's result files from the records."""
 
 from __future__ import annotations
 

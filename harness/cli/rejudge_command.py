@@ -1,4 +1,4 @@
-"""harness rejudge: stored comparisons, judged by today's rules."""
+"""harness rejudge: judges stored comparisons by today's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""harness report ladder: what others published, and ours beside it."""
+"""harness report ladder: shows published values beside ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOW_TIMEOUT_S = 3600.0
 
 
 def known_card(text: str) -> CardModel | None:
-    """The card of the data file that an author's words name."""
+    """Return the card of the data file that an author's words name; None if there is none."""
     try:
         return card_called(text) if text else None
     except UsageError:
@@ -114,7 +114,7 @@ def command(
 
 
 def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[RunResult]:
-    """Run what is missing on each device, then the fastest kernels at the sizes that lack them."""
+    """Measure what is missing on each device, then the fastest kernels at sizes that lack them."""
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
         for ladders in asked:
@@ -177,7 +177,7 @@ def _as_json(suite: Suite, report: LadderReport, named: CardModel | None) -> dic
 
 
 def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) -> None:
-    """Print what the kernels ask of the card that is named, else of the author's where it is known."""
+    """Print the kernels' demands on the named card, else on the author's if known."""
     card = named or known_card(report.ladder.card)
     if card is None:
         return

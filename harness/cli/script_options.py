@@ -1,4 +1,4 @@
-"""Options by which a benchmark script of the repository is measured in the place of suites."""
+"""Options that measure a repository's benchmark script instead of suites."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ options_of_scripts = options.together(
 
 
 def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the scripts to measure: those asked for, or the configuration's where there is no suite.
+    """Return the scripts to measure: the requested ones, or the configuration's if there is no suite.
 
-    Raises UsageError for options of scripts where there is none.
+    Raises UsageError for options of scripts without a script.
     """
     from harness.suite.loader import discover
 
@@ -92,7 +92,7 @@ def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> ScriptSettings:
-    """Settings from the options, for the rest from the configuration."""
+    """Return settings from the options, else from the configuration."""
     from harness.run.scripts.compare_scripts import ScriptSettings
     from harness.run.scripts.script_process import Recorded
 
@@ -138,7 +138,7 @@ def compare(
 
 
 def _selected(cases: Sequence[str]) -> Callable[[str, CallName], bool]:
-    """Return what tells by suite and name whether a call is among the cases that were asked for."""
+    """Return a function that tells by suite and name whether a call is selected."""
     wanted = [Selector.parse(case) for case in cases]
 
     def is_wanted(suite: str, name: CallName) -> bool:
@@ -216,7 +216,7 @@ def run(
 
 
 def _names_of(scripts: Sequence[str]) -> list[str | None]:
-    """Return a suite's name for each script: its whole command where two share a name, else None."""
+    """Return a suite's name for each script: its whole command if two share a name, else None."""
     from harness.records.imports.imported import identifier
     from harness.run.executables.executable_build import name_of
 
@@ -227,7 +227,7 @@ def _names_of(scripts: Sequence[str]) -> list[str | None]:
 
 
 def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that are of no use with a script."""
+    """Raise UsageError for options that have no effect with a script."""
     from harness.run.importing import checked_suite
 
     of_suites = {"--size": selection.size, "--quick": selection.quick}

@@ -1,4 +1,4 @@
-"""harness static: what kernels need on cards that are not here."""
+"""harness static: shows what kernels need on cards that are not present."""
 
 from __future__ import annotations
 
