@@ -30,7 +30,7 @@ from enum import IntEnum
 from typing import Literal
 
 Side = Literal["base", "head", ""]
-"""A side of a comparison; empty where it is both, or there is one."""
+"""A side of a comparison; empty for both, or without a comparison."""
 
 
 class ExitCode(IntEnum):
@@ -54,9 +54,9 @@ class HarnessError(Exception):
         super().__init__(message)
         self.message = message
         self.log = log
-        """Longer evidence, such as a compiler's output; empty when there is none."""
+        """Longer evidence, such as a compiler's output; empty if there is none."""
         self.side: Side = ""
-        """The side of a comparison whose error it is, or whose turn it was."""
+        """The side of a comparison that the error belongs to."""
 
 
 class UsageError(HarnessError):
@@ -77,11 +77,11 @@ class NoSuiteError(SuiteError):
 
 
 class NotYetKnownError(SuiteError):
-    """A suite's function asks for something of the device before it is known."""
+    """A suite's function uses a fact of the device before it is known."""
 
 
 class NotToldError(SuiteError, AttributeError):
-    """A suite's function asks for something that the device does not tell."""
+    """A suite's function uses a fact that the device does not report."""
 
 
 class GitError(UsageError):
