@@ -3,7 +3,7 @@
 The bytes of an array, padded with zeros, are cut into pieces of 1024 words of 32 bits. Four functions compute
 32 bits each of a piece: the upper half of
 
-key[0] + key[1] * word[0] + ... + key[1024] * word[1023] modulo 2**64
+    key[0] + key[1] * word[0] + ... + key[1024] * word[1023]    modulo 2**64
 
 with 64-bit keys of its own. The digest is BLAKE2b of the arrays' sizes and of these 16 bytes of every piece,
 in order. A GPU that compiles the harness's kernels computes them in place. For other devices NumPy computes

@@ -1,6 +1,6 @@
 """Represents a process that another user runs: forwards input, output and exit status.
 
-python -I relay.py SOCKET COMMAND...
+    python -I relay.py SOCKET COMMAND...
 
 The server of the socket (suite-user.py of the runner's files) runs the command with this process's open
 files, without network and without sight of this user's processes. SIGUSR1 stops the command and SIGUSR2

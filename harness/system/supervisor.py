@@ -1,19 +1,19 @@
-"""Stands between a process and the process that asked for it, and ends with it all that it has started.
+"""Stands between a process and its requester, and kills everything that the process has started.
 
     python supervisor.py CONTROL -m MODULE          forks the process that runs a module of this Python
     python -I -S supervisor.py CONTROL COMMAND...   forks the process that becomes a command
 
-The supervisor is a subreaper: a process whose parent has ended becomes its child, also one that has left its
-session. When the process ends, or whoever asked for it, the supervisor kills what is left. Then it ends as
-the process did. The command could be the subreaper itself, but once killed it ends nothing, and while it is
-stopped it sees to no deadline.
+The supervisor is a subreaper: a process whose parent has ended becomes its child, even if it has left its
+session. When the process or the requester ends, the supervisor kills all remaining processes. Then it ends
+with the status of the process. The command itself could be the subreaper, but if it were killed, it would end
+nothing, and while it is stopped, it could not enforce a deadline.
 
 CONTROL is the number of a pipe's reading end, or "-" for no supervisor. Each line is a deadline, a moment of
-time.monotonic(). An empty line takes the deadline back. Whoever asked ends the process at its deadline;
-while whoever asked is stopped, the supervisor does.
+time.monotonic(). An empty line cancels the deadline. The requester ends the process at its deadline.
+While the requester is stopped, the supervisor does.
 
-This file is run by itself, so it imports nothing of the harness, and little else: each import delays each
-process. A module is run in a fork, as a second start of Python would take ten times as long.
+This file runs by itself, so it imports nothing of the harness, and little else: each import delays each
+process. A module runs in a fork, because a second start of Python would take ten times as long.
 """
 
 from __future__ import annotations
