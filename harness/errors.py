@@ -1,15 +1,15 @@
 """Every error this project raises on purpose, under one root.
 
 HarnessError
-├── UsageError              what was asked for makes no sense here           exit 2
+├── UsageError              the request is invalid                       exit 2
 │   ├── ConfigError         a configuration file or variable is wrong
 │   ├── SuiteError          a suite is missing or broken
 │   │   ├── NoSuiteError    a commit does not have the suite
-│   │   ├── NotYetKnownError    it asks for what is known later
-│   │   └── NotToldError    it asks for what the device does not tell
+│   │   ├── NotYetKnownError    it uses a fact that is known later
+│   │   └── NotToldError    it uses a fact that the device does not report
 │   ├── GitError            a commit or repository cannot be read
-│   └── RefusedError        a report or event is not what it should be: nothing was done with it
-└── MeasureError            what was asked for could not be done             exit 3
+│   └── RefusedError        a report or event is invalid and was ignored
+└── MeasureError            the request could not be carried out         exit 3
     ├── DeviceError         no device, or it cannot be opened
     ├── BusyError           another process measures on the device
     ├── BuildError          a kernel does not compile; carries the log

@@ -56,7 +56,7 @@ class SoloRun:
 
 
 def attribute(verdict: Verdict) -> Attribution | None:
-    """Return the cause of a case's outcome, or None where the measurements show no cause.
+    """Return the cause of a case's outcome, or None if the measurements show no cause.
 
     The cause of an invalid case is the gate that made it invalid.
     """

@@ -241,7 +241,7 @@ def _of_occupancy(sides: _Sides) -> Iterator[Cause]:
 
 
 def _growth(base: float, head: float) -> float:
-    """Return by how much an amount grew, as a share of base's; of nothing, without bound."""
+    """Return the relative growth of an amount; 1 if it grew from zero."""
     return (head - base) / base if base > 0 else float(head > 0)
 
 

@@ -1,11 +1,11 @@
-"""Which quads of a paired block something else than the kernels touched: what the card and the quads' own
-clocks said, held against limits.
+"""Finds quads of a block that something other than the two kernels disturbed, by limits for the card's and
+the quads' values.
 
-Gates report and drop nothing. A quad's order is drawn, so what touches it is noise and favours no side. Gates
-are blind to the sides: none reads a quad's order or a time that a verdict is made from, and all take whole
-quads, so the quads that are clean can be compared with all that there are.
+Gates report disturbances and drop no quad. The order of a quad is random, so a disturbance is noise and
+favours no side. Gates do not know the sides: they read neither a quad's order nor the times that a verdict is
+made from. They judge whole quads, so clean quads can be compared with all quads.
 
-A gate without data is listed as unavailable, with the reason: it was not passed.
+A gate without data is listed as unavailable with the reason, and does not count as passed.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ def outputs_of(verification: Verification, problem: Problem) -> Outputs:
 
 
 def _describe_beside_base(name: str, parts: Sequence[OutputComparison]) -> str:
-    """``3 of 64 elements of y differ from base's; the first, y[7], is 0.5 where base has 0.25.``"""
+    """Return ``3 of 64 elements of y differ from base's; the first, y[7], is 0.5 where base has 0.25.``"""
     first = next((part for part in parts if part.wrong), None)
     if first is None:
         return ""

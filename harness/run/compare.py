@@ -240,7 +240,7 @@ class Comparing(PairSession):
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
-        """Return the planted steps that slow each pair's head by its target; None where that fails."""
+        """Return the steps that slow each pair's head by its target; None if a search fails."""
         self.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):

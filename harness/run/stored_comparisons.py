@@ -14,7 +14,7 @@ _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)
 
 
 def stored_result(path: Path) -> ComparisonResult:
-    """Return a comparison from its record, with the calibration beside it. Raises StoreError."""
+    """Return a comparison from its record, with the device's calibration. Raises StoreError."""
     return replace(read_comparison(path), calibration=read_calibration(path.parent))
 
 

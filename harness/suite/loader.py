@@ -208,7 +208,7 @@ class LoadedSuite(_SuiteAt):
 
 @dataclass(frozen=True)
 class PendingSuite(_SuiteAt):
-    """A suite that is being loaded, beside others."""
+    """A suite that is being loaded, in parallel with others."""
 
     loading: Loading
 

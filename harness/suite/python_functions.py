@@ -141,7 +141,7 @@ def _nothing_named(name: str, file: Path, names: Sequence[str]) -> str:
 
 
 def _names(tree: ast.Module) -> list[str]:
-    """Return the names that a module defines, in order; empty where it imports *."""
+    """Return the names that a module defines, in order; empty if it imports *."""
     found: dict[str, None] = {}
     for node in ast.walk(tree):
         match node:

@@ -1,20 +1,23 @@
-"""A device that needs no hardware: it computes each kernel's reference on the host and makes up its times.
+"""A device without hardware: it computes each kernel's reference on the host, and makes up the times.
 
 Times are deterministic: a function of the program's text and the bytes it touches, or of the script in
 $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to behaviour::
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device does
-not open any more. A kernel's text can say its time or fault itself, so that these differ from commit to
-commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
-``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Under the key ``noise`` the
-script may name one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then
-times vary, and the device has clocks. Under ``compilers`` it may say by which factor an nvcc makes everything
-slower, by its path, or a Python everything that it runs. Under ``uuid`` it may give the device an identity,
-by which it is locked as a card is. Under ``cards`` it may list several devices, each as a script whose keys
-take the place of the whole script's keys. It is what the tests run on and what a suite's author can try a
-pipeline with; no figure of it says anything about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device no
+longer opens. A kernel's text can set its own time or fault, which may then differ between commits:
+``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
+``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Further keys of the script:
+
+- ``noise``: one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``. Then
+  times vary, and the device has clocks.
+- ``compilers``: the factor by which an nvcc (by its path) or a Python slows everything.
+- ``uuid``: an identity, by which the device is locked like a card.
+- ``cards``: several devices, each as a script whose keys replace those of the whole script.
+
+The tests run on this device, and authors of suites can try a pipeline with it. Its times say nothing about a
+kernel.
 """
 
 from __future__ import annotations

@@ -210,18 +210,19 @@ def foreign_processes(
     while_measuring: Sequence[Iterable[int] | None],
     own_pids: Collection[int],
 ) -> tuple[int, ...] | None:
-    """Return the processes that shared the device with the measurement, sorted; None where nobody can know.
+    """Return the other processes that shared the device with the measurement, sorted; None if unknown.
 
-    The lists are the driver's, oldest first, None for one that could not be read. The first of `earlier` is
-    from before our child had a context, those of `while_measuring` are from when it had one. Inside a
-    container the driver lists the host's numbers, if any, and ours is not among `own_pids`. So:
+    The lists are the driver's, oldest first, with None for an unreadable one. The first of `earlier` precedes
+    our child's context, and those of `while_measuring` are from its lifetime. In a container the driver lists
+    the host's process ids, if any, and ours is not among `own_pids`. So there are three cases:
 
-    - one of `own_pids` is listed, or there are none: every other process is foreign;
-    - none is, but there are newcomers since the first list: the first of them is taken to be ours, or as many
-      as are ours. Newcomers between the same two lists cannot be told apart, so the number named may be ours;
-      that there is a foreign process is still right;
-    - none is and nobody is new: whoever is listed is foreign. An empty list is no proof of being alone, since
-      our own process has a context and is missing from it: the answer is None.
+    - One of `own_pids` is listed, or there are none: every other process is foreign.
+    - None is listed, but new processes appeared since the first list. The first new one (or as many as
+      `own_pids` has) is taken as ours. New processes between the same two lists cannot be distinguished, so a
+      returned id may be ours. But there certainly is a foreign process.
+    - None is listed, and no process is new: every listed process is foreign. An empty list does not prove
+      that there is none, because our own process has a context and is missing from the list. Then the result
+      is None.
     """
     lists = [frozenset(pids) for pids in while_measuring if pids is not None]
     if not lists:

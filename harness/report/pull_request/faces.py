@@ -226,7 +226,7 @@ def faces(review: Review, links: Links) -> dict[str, bytes]:
 
 
 def write_faces(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write each file whole or not at all. Raises StoreError where the folder cannot be written."""
+    """Write each file completely or not at all. Raises StoreError if the folder is not writable."""
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)
