@@ -121,7 +121,7 @@ def moved(change: IntervalEstimate, more: str, less: str) -> str:
     """Return ``1.70 % slower (+1.63 to +1.77 %)`` or ``1.70 % faster (-1.77 to -1.63 %)``."""
     size = f"{percent(abs(change.effect))} {more if change.effect >= 0 else less}"
     if _is_too_wide(change):
-        return f"{size} (no interval can be told)"
+        return f"{size} (no interval)"
     return f"{size} ({interval(change.low, change.high)})"
 
 

@@ -274,7 +274,7 @@ def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, cal
     assert "sum" in suites
     assert call("init", "--yes", "--only", "*").status == 0
     text = Path("perf/sum/suite.py").read_text()
-    assert "    # Proposed by its name, and as it adds to one element: a sum. No body proves it" in text
+    assert "    # Proposed by its name, and because it adds to one element: a sum. No body proves it" in text
     assert "    #     return x.sum()" in text
     (line,) = call("run", "--device", "null", "--json", "--quick", "sum").json[0]["rows"]
     assert (line["row"]["status"], line["row"]["outputs"]["held_to"]) == ("measured", "nothing")
@@ -765,7 +765,7 @@ def test_a_type_of_indices_is_guessed_to_be_of_integers_and_none_of_them_is_belo
     })  # fmt: skip
     call("init", "--yes")
     written = Path("perf/f/suite.py").read_text()
-    assert "T = float, IndexT = int is a guess: no launch says a type" in " ".join(written.split())
+    assert "T = float, IndexT = int is a guess: no launch has a type" in " ".join(written.split())
     assert 'instantiate="f<float, int>"' in written
     assert 'found["indices"] = rng.integers(0, 9, (case.n,))' in written
 

@@ -340,7 +340,7 @@ class Api:
             403: f"It needs {needs}: {forge.permission}",
             404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
             410: "It is gone: such things expire. Run the measurement again.",
-            422: f"{forge.name} does not take what was sent: please report this.",
+            422: f"{forge.name} rejected the request: please report this.",
             **dict.fromkeys(_REDIRECTS, forge.renamed),
         }.get(status, self._later)
         why = f" ({said})" if said else ""

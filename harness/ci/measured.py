@@ -91,7 +91,7 @@ def _lines(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequ
         figures = f"{each.commits} | {each.measured} | {each.failed} | {left_out or 'nothing'}"
         yield f"| {code(each.device)} | {code(each.suite)} | {figures} |"
     for device, sentences in _lacking(found):
-        yield f"\n**Left out for want of a package** on {code(device)}:\n"
+        yield f"\n**Left out because of a missing package** on {code(device)}:\n"
         yield from (f"- {code(sentence)}" for sentence in sentences[:_MOST])
         if len(sentences) > _MOST:
             yield f"- and {counted(len(sentences) - _MOST, 'kernel')} more"

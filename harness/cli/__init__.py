@@ -249,7 +249,7 @@ def _run() -> int:
         click.echo("harness: interrupted.", err=True)
         return ExitCode.INTERRUPTED
     except Exception:  # noqa: BLE001 - Python's own status for it, 1, would say that a kernel got slower
-        click.echo(f"harness: an error of its own, please report it:\n{traceback.format_exc()}", err=True)
+        click.echo(f"harness: an internal error, please report it:\n{traceback.format_exc()}", err=True)
         return ExitCode.NOT_MEASURED
 
 

@@ -186,7 +186,7 @@ def _pair_devices(
     devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
     if devices is not None and (scheduler or selection.device):
         other = "--scheduler" if scheduler else "--device"
-        raise UsageError(f"--devices and {other} each say where to measure: give one of them.")
+        raise UsageError(f"--devices and {other} exclude each other: give one of them.")
     if scheduler is None and devices is None:
         from harness.run.bisect.commit_pairs import OneDevice
 
@@ -214,6 +214,6 @@ def _chosen(
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
-        raise UsageError(f"{case} is no case at {good[:10]} nor at {bad[:10]}.")
+        raise UsageError(f"{case} is no case, neither at {good[:10]} nor at {bad[:10]}.")
     some = ", ".join(each.short for _, each in list(found.values())[:6])
     raise UsageError(f"{case} names {len(found)} cases, and one is bisected: name one, of {some}.")

@@ -65,7 +65,7 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
     from harness.report.document.from_results import kernel_places, review_of
 
     if tests and selection.cases:
-        raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
+        raise UsageError("CASES and --pytest exclude each other: give one of them.")
     config = load_config()
     repository = repository_of(config)
     head = git.resolve(repository, head)
@@ -129,7 +129,7 @@ def _compare_tests(
     base, head = ends
     repository = repository_of(config)
     if (checked_out := git.resolve(repository, "HEAD")) != head:
-        raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
+        raise UsageError(f"pytest measures the checkout, {checked_out[:10]}: check {head[:10]} out.")
     session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
     words = [word for size in selection.size for word in ("--perf-size", size)]
     words += ["--perf-quick"] if selection.quick else []

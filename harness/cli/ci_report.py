@@ -194,7 +194,7 @@ def _posted(
 
 def _what(calling: Calling, posted: Posted) -> str:
     if posted.action == "left":
-        return f"left as it is, that of a newer run ({posted.url})"
+        return f"left unchanged, because a newer run wrote it ({posted.url})"
     would = "would be " if calling.api.dry_run else ""
     return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
 

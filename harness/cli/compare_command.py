@@ -150,7 +150,9 @@ def compare_toolchains(
     from harness.suite.planning import SuitePair
 
     if executable_options.are_given(given):
-        raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
+        raise UsageError(
+            "--toolchain compares suites, and --with-command compares executables: give one of them."
+        )
     cases = tuple(rest)
     if commit is not None and ".." in commit:
         raise UsageError(f"{commit} is two commits: toolchains are compared on one.")

@@ -112,7 +112,7 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
     of_suites = {"--size": selection.size, "--quick": selection.quick, "--gpus": selection.gpus}
     for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
-            raise UsageError(f"{option} is of no use here: an executable's own options say what it measures.")
+            raise UsageError(f"{option} has no effect on executables: use the executable's own options.")
     if given["with_command"] and (given["base_command"] or given["head_command"]):
         raise UsageError("--with-command runs both sides: leave out --base-command and --head-command.")
     if len(given["base_command"]) != len(given["head_command"]):

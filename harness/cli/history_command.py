@@ -159,7 +159,7 @@ def _decision(history: History, accepted: str, root: Path, given: Mapping[str, A
         open_ids = ", ".join(each.id for each in history.events if each.is_open) or "none"
         raise UsageError(f"No regression has the id {accepted}. Open ones: {open_ids}.")
     if not given["reason"]:
-        raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
+        raise UsageError("--acknowledge needs --reason: a reviewer needs to know why.")
     if not (author := given["author"] or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
     case, card, last = None, None, -1

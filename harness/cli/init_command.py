@@ -40,7 +40,7 @@ are written."""
 @options.value(
     "--harness",
     "REQUIREMENT",
-    "With --ci: what the workflows install, as in 'harness ci init'.",
+    "With --ci: the harness that the workflows install, as in 'harness ci init'.",
     to="requirement",
 )
 @options.value("--suites", "FOLDER", "Folder for the suites; default: perf.")
@@ -277,7 +277,7 @@ def _show_written(
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
     if done.differs:
-        click.echo("What differs was left as it is; --force overwrites it.")
+        click.echo("Files that differ were left as they are; --force overwrites them.")
     if not repository.top:
         click.echo("Not a git repository: 'harness run' works, and comparing commits needs git (git init).")
     by_base = [suite.name for suite in chosen if suite.held_to == "base"]

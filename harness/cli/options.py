@@ -153,7 +153,7 @@ class Selection:
     def __post_init__(self) -> None:
         """Raise UsageError for sizes without effect, and for two ways to name the device."""
         if self.gpus is not None and self.device is not None:
-            raise UsageError("--gpus and --device each say where to work: give one of them.")
+            raise UsageError("--gpus and --device exclude each other: give one of them.")
         if self.size and self.cases and all(Selector.parse(case).size for case in self.cases):
             raise UsageError(
                 f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."
@@ -255,7 +255,7 @@ def limits(margin: str, tolerance: str, confidence: str = "", *, of: str = "case
     default = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
         percent("--margin", f"Ignore changes smaller than this; {margin}."),
-        percent("--tolerance", f"Call a {of} unchanged if its whole interval lies within this; {tolerance}."),
+        percent("--tolerance", f"Call a {of} unchanged if its whole interval is within this; {tolerance}."),
         percent("--confidence", f"Confidence of each {of}'s verdict{confidence}.", least=50, **default),
     )
 

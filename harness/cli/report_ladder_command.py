@@ -44,7 +44,7 @@ def known_card(text: str) -> CardModel | None:
 
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
-@options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
+@options.flag("--measure", "Measure missing values first, as 'harness run' does.")
 @options.flag("--slow", "With --measure: measure also what takes minutes.")
 @options.several(
     "--device",

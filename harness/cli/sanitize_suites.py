@@ -67,6 +67,6 @@ def _check(device: str | None, tools: Sequence[str]) -> None:
         raise UsageError(f"Oclgrind is a simulator, which needs no device: leave out --device {device}.")
     if device.partition(":")[0] != "cuda":
         raise UsageError(
-            f"compute-sanitizer watches CUDA cards alone, and {device} is none: leave out --device, or give "
+            f"compute-sanitizer only checks CUDA cards, and {device} is none: leave out --device, or give "
             "one such as cuda:0."
         )

@@ -121,7 +121,7 @@ def compare(
     from harness.run.scripts.script_files import give_script
 
     if executable_options.are_commands(given):
-        raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
+        raise UsageError("--script and --with-command exclude each other: give one of them.")
     if ends.repository is None:
         raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
     results: list[ComparisonResult] = []
@@ -233,7 +233,7 @@ def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[
     of_suites = {"--size": selection.size, "--quick": selection.quick}
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
-            raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
+            raise UsageError(f"{option} has no effect on scripts: use the script's own options.")
     for script in scripts:
         first = script.split(maxsplit=1)[0] if script.strip() else ""
         if first.endswith(".py") and "/" not in first and shutil.which(first) is None:

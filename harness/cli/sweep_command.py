@@ -104,7 +104,7 @@ def _executor(
     scheduler, gpus, device = given["scheduler"], given["gpus"], given["device"]
     if gpus is not None and (scheduler or device):
         other = "--scheduler" if scheduler else "--device"
-        raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
+        raise UsageError(f"--gpus and {other} exclude each other: give one of them.")
     if scheduler is None and gpus is None:
         from harness.run.sweep.executors import LocalExecutor
 
@@ -155,7 +155,7 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
     if result.reused:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
     goes_on = "the same command goes on from there" if result.path else "it is not stored"
-    interrupted = f"what was finished is shown; {goes_on}" if result.interrupted else ""
+    interrupted = f"finished results are shown; {goes_on}" if result.interrupted else ""
     print_end(result.problem, result.path, interrupted)
 
 

@@ -148,7 +148,7 @@ class Torch(Framework):
             torch.device("cpu") if self.context.index is None else torch.device("cuda", self.context.index)
         )
         if result.device != wanted:
-            raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
+            raise LaunchError(f"The result for {parameter.name} is on {result.device}; expected {wanted}.")
         # A lazily transposed or negated tensor would be computed outside of the timed work.
         by_columns = _order(parameter) == "F"
         ordered = result.permute(*reversed(range(result.ndim))) if by_columns else result

@@ -433,7 +433,7 @@ class _CppReader:
         parameters, template = tuple(map(_parameter, split(inside))), _template_in(head)[0]
         if any(token.kind == "hash" for token in inside):
             parameters = (
-                FunctionParameter("", "", problem="a preprocessor's condition stands in its parameter list"),
+                FunctionParameter("", "", problem="its parameter list contains a preprocessor condition"),
             )
         elif len(parameters) == 1 and parameters[0].type == "void" and not parameters[0].pointer:
             parameters = ()
@@ -584,7 +584,7 @@ def _parameter(found: Sequence[Token]) -> FunctionParameter:
     texts = [token.text for token in plain]
     if not plain or plain[-1].text == ")" or "(" in texts or "&" in texts or "." in texts:
         text = text_of(plain)
-        return FunctionParameter(text, "", problem=f"no name and type can be told from '{text}'")
+        return FunctionParameter(text, "", problem=f"no name and type are recognizable in '{text}'")
     array = "[" in texts
     plain = plain[: texts.index("[")] if array else plain
     told = [token for token in plain if token.text not in _QUALIFIERS]
@@ -592,7 +592,7 @@ def _parameter(found: Sequence[Token]) -> FunctionParameter:
     stars = words.count("*")
     name = words[-1] if len(words) > 1 and told[-1].kind == "word" else ""
     kind = text_of([token for token in (told[:-1] if name else told) if token.text != "*"])
-    problem = "" if name else f"no name and type can be told from '{text_of(found)}'"
+    problem = "" if name else f"no name and type are recognizable in '{text_of(found)}'"
     if stars + array > 1:
         problem = "it is a pointer to pointers"
     first_star = texts.index("*") if "*" in texts else len(texts)

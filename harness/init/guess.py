@@ -180,7 +180,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes = _axes(group)
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
-        raise NotReadError("none of its arrays can be told to be an output")
+        raise NotReadError("no array is recognizably an output")
     no_length = not axes
     members = [] if axes else _lengths_in_structures(group)
     axes = axes or members or [_free_name("n", {*first.names})]
@@ -268,7 +268,7 @@ def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
         else:
             found[name] = "Output", "guessed: a pointer to non-const"
     if "beta" in numbers:
-        beta = "InOut", "guessed: there is a beta, which multiplies what was there"
+        beta = "InOut", "guessed: there is a beta, which scales the old content"
         found = {name: beta if found[name][0] == "Output" else found[name] for name in found}
     return {name: found[name] for name in pointers}
 
@@ -346,7 +346,7 @@ def _shapes(
             return (leading, *own), f"{doubt}its index is multiplied by {', '.join(own)}", False
         use = [each.use[name] for each in group]
         if any(u.read or u.written for u in use) and not any(u.indexed for u in use):
-            return (), "one element, as it has no index", False
+            return (), "one element, because it has no index", False
         if whole:
             return whole, f"an index is compared with {' * '.join(whole)}", False
         strides = sorted({*first.integers} & {stride for u in use for stride in u.strides} - {*axes})

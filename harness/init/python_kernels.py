@@ -244,7 +244,7 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
     if not returned and not written:
         written = [name for name in tensors if re.search(r"(?i)^out|out(put)?$|^dst|^result", name)]
     if not returned and not written:
-        raise NotReadError("what it writes cannot be told: it returns no array of its own")
+        raise NotReadError("its outputs are unknown: it returns no new array")
     dtype = _dtype(module, node, kernels)
     lengths = _lengths(node) | {axis for name in tensors for axis in shapes.get(name, ())}
     roles = {

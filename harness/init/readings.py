@@ -150,7 +150,7 @@ class Reading:
                 f"{source} is not in UTF-8, as sources of suites are ({odd}): save it in UTF-8"
             )
         if self.kernel.condition:
-            self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
+            self.notes[""] = f"it is inside {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
             source, include, uses(self.kernel), tuple(self.structures), self.notes, elementwise(self.kernel),
@@ -283,7 +283,7 @@ class Reading:
         guessed = {name: "int" if _OF_INTEGERS.search(name) else "float" for name in untold}
         if guessed:
             told = ", ".join(f"{name} = {text}" for name, text in guessed.items())
-            self.notes["instantiate"] = f"{told} is a guess: no launch says a type"
+            self.notes["instantiate"] = f"{told} is a guess: no launch has a type"
         return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:

@@ -75,7 +75,7 @@ def _by_name(name: str, out: ArrayGuess, inputs: Sequence[ArrayGuess]) -> Refere
         return Reference(powers + quotient, f"64 * {unit}", "by its name: a softmax of each row")
     if re.search(r"sum|reduc", name) and not out.shape and out.init:
         bound = f"64 * {unit} * abs({x.name}).sum()" if unit else ""
-        return Reference(f"{x.name}.sum()", bound, "by its name, and as it adds to one element: a sum")
+        return Reference(f"{x.name}.sum()", bound, "by its name, and because it adds to one element: a sum")
     return None
 
 

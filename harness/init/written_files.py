@@ -297,7 +297,7 @@ def _about(suite: SuiteGuess, outputs: Sequence[ArrayGuess]) -> str:
         known = suite.reference.why.rpartition(": ")[2].capitalize()
     elif known:
         known = f"{outputs[0].name} = {known}"
-    about = suite.about or known.replace("case.", "") or "Say here what is computed"
+    about = suite.about or known.replace("case.", "") or "Define the computation here"
     about = about.replace("\\", "").replace('"', "'")
     return about if about.isprintable() and len(about) < _WIDTH - 12 else suite.name
 

@@ -419,8 +419,8 @@ class CaseTrial:
             if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
-                f"The {sum(len(each.gated.clean) for each in clean)} quads without a disturbance say "
-                f"{alone.status}, and all together do not: {told}"
+                f"The {sum(len(each.gated.clean) for each in clean)} undisturbed quads give the verdict "
+                f"{alone.status}, and all quads together do not:  {told}"
             )
         claim = self.policy.tolerance
         if status != "unchanged":
@@ -430,7 +430,7 @@ class CaseTrial:
             return None
         return reason, (
             f"Every quad was disturbed, and a fixed kernel's time varied by {percent(gated.disturbance)}, "
-            f"which can make such an effect or hide one: {told}"
+            f"which can cause or hide such an effect: {told}"
         )
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:

@@ -172,7 +172,7 @@ def _scattered(sides: _Sides, name: str, all_sectors: float) -> _Grown:
     requests, sectors = sides.both(f"{name}_requests"), sides.both(f"{name}_sectors")
     base, head = (s / r if r else 0.0 for s, r in zip(sectors, requests, strict=True))
     more = (head - base) * min(requests) if base else 0.0
-    message = f"sectors of a {name} request rose from {base:.3g} to {head:.3g}: addresses lie further apart"
+    message = f"sectors of a {name} request rose from {base:.3g} to {head:.3g}: addresses are further apart"
     return _Grown("uncoalesced", more / all_sectors, message)
 
 

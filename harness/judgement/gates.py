@@ -337,7 +337,7 @@ def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
         of_what = "of the time"
     elif reasons := seen.series("clock_event_reasons"):
         share = fmean("sw_power_cap" in names for _, names in reasons)
-        of_what = f"of {len(reasons)} sampled moments, for want of a counter"
+        of_what = f"of {len(reasons)} samples, because there is no counter"
     else:
         why = seen.telemetry.unavailable
         no_counter = why.get("throttle_ns.sw_power_cap") or why.get("throttle_ns")

@@ -607,7 +607,7 @@ class PairBench:
         with owned_by("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         by_head = self.checker.demands(case, seed).get("largest tolerance")
-        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
+        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance"
         return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
             f"{allowed}, {head_allows}. If the change of the problem, such as a looser "

@@ -601,7 +601,7 @@ class Rotation(Data):
         if was_held and any(changed):
             raise ForeignStreamError(
                 subject,
-                "The kernel's outputs changed while the stream that it was given was still held: it works on "
+                "The kernel's outputs changed while its stream was still held:  it works on "
                 "a stream or thread of its own, whose time is not measured. Put all work on the stream "
                 "that the function is given, or have the two wait for each other with events.",
             )
@@ -724,8 +724,7 @@ class Rotation(Data):
         if len({*seen}) == len(seen) > 1 and self.checker.digest(self.buffers) in seen:
             raise WrongWhenTimedError(
                 subject,
-                "On data that it sees for the first time the kernel gives the outputs of earlier data: it "
-                "keeps what it has computed.",
+                "On new data the kernel returns the outputs of earlier data: it keeps what it has computed.",
             )
 
     def _check_work(self, subject: Subject) -> None:

@@ -79,7 +79,7 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
     if commit not in posting.merge_bases(api, repository, (run.default_branch,), commit):
         raise RefusedError(
             f"The run's workflow file is from {commit}, which is no commit of {quoted(run.default_branch)}: "
-            "nothing is known of what it measured. Find out who moved the branch that it was started on."
+            "its measurements are not trusted. Find out who moved the branch that it started on."
         )
 
 

@@ -120,8 +120,8 @@ def _forks(asking: Asking) -> Iterator[AuditFinding]:
             for name in ("send_write_tokens_to_workflows", "send_secrets_and_variables")
             if found.get(name)
         ]
-        to_do = "Settings, Actions, General, Fork pull request workflows: neither write tokens nor secrets"
-        seen = ", ".join(given).replace("_", " ") or "get neither write tokens nor secrets"
+        to_do = "Settings, Actions, General, Fork pull request workflows: no write tokens and no secrets"
+        seen = ", ".join(given).replace("_", " ") or "get no write tokens and no secrets"
         yield should(not given, seen, to_do)
         return
     parts = ("actions", "permissions", "fork-pr-contributor-approval")
@@ -171,7 +171,7 @@ def _required(asking: Asking) -> Iterator[AuditFinding]:
         if check.get("context") == check_name()
     ]
     if not sources:
-        yield should(True, "none of ours is required for merging", "")
+        yield should(True, "no check of ours is required for merging", "")
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
@@ -215,7 +215,7 @@ def _caches(asking: Asking) -> Iterator[AuditFinding]:
     written = [each for each in listed if str(each.get("ref")) == f"refs/heads/{DISPATCH_BRANCH}"]
     written += [each for each in listed if str(each.get("ref")).startswith("refs/heads/pull-request/")]
     to_do = "find out which pull request wrote them, and delete them (gh cache delete)"
-    seen = f"{len(written)} of pull requests' runs" if written else "none of pull requests' runs"
+    seen = f"{len(written)} of pull requests' runs" if written else "no cache of pull requests' runs"
     yield should(not written, seen, to_do)
 
 
@@ -231,7 +231,7 @@ _PROTECTIONS = (
     ),
     Protection(
         "environment gpu-history",
-        _environment("gpu-history", "what it measures enters the history"),
+        _environment("gpu-history", "its measurements enter the history"),
         relied=True,
     ),
     Protection("no secrets of gpu", _secrets, relied=True),

@@ -97,7 +97,7 @@ def _runners(asking: Asking) -> Iterator[AuditFinding]:
         "runners are protected",
         lambda each: each.get("access_level") != "ref_protected",
         "take jobs of every branch, and so what any member has pushed",
-        "Protected, so that a maintainer starts what is measured",
+        "Protected, so that only a maintainer starts a measurement",
     )
     yield those(
         "runners take tagged jobs",
@@ -165,7 +165,7 @@ def _approvals(asking: Asking) -> Iterator[AuditFinding]:
     faults = ["a push keeps them"] if not found.get("reset_approvals_on_push") else []
     faults += ["authors may approve"] if found.get("merge_requests_author_approval") else []
     to_do = f"{page}: remove them when commits are added, none by the author"
-    yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of what is merged")
+    yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of the merged commit")
 
 
 _PROTECTIONS = (

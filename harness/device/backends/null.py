@@ -289,9 +289,9 @@ class NullDevice(HostMemory):
         if fault == "hang":
             time.sleep(3600)
         if fault == "error":
-            raise LaunchError("The null device was told to fail this launch.")
+            raise LaunchError("The null device's script makes this launch fail.")
         if fault == "memory":
-            raise OutOfMemoryError("The null device was told to run out of memory.")
+            raise OutOfMemoryError("The null device's script makes it run out of memory.")
 
 
 def _binary_sha256(program: Program, factor: float) -> str:

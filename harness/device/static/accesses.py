@@ -105,7 +105,7 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
     if kernel.steps or kernel.setup:
         raise BuildError("The accesses of a kernel with steps or a setup are not followed.")
     if "mma.h" in made.text:
-        raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
+        raise BuildError("With tensor cores, the addresses of threads do not show what a warp reads.")
     parameters = suite.parameters(kernel, case)
     text = _host_text(made, parameters, case)
     runner = (_ASSETS / "run.cpp").read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
 
         def held(launch: Launch) -> Residency:
             if found.usage is None:
-                raise BuildError("Its grid asks how many of its blocks stay resident, which nvcc tells.")
+                raise BuildError("Its grid depends on the number of resident blocks, which needs nvcc.")
             return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
 
         launch = launch_of(kernel, case, lambda launch: held(launch).blocks)

@@ -29,4 +29,4 @@ def probe_for(device: DeviceInfo) -> Probe:
             return NvmlProbe(device.pci_bus_id, device.uuid)
         except DeviceError as error:
             return NoProbe(error.message)
-    return NoProbe(f"{device.spec} is neither a CPU nor an NVIDIA card: nothing here can watch it")
+    return NoProbe(f"{device.spec} is neither a CPU nor an NVIDIA card: there is no telemetry for it")

@@ -281,7 +281,7 @@ def visible_card(variables: Mapping[str, str], nvml: Any = None) -> DeviceInfo:
     except DeviceError:
         raise
     except Exception as error:  # from a binding and a driver of any version
-        raise DeviceError(f"NVML tells of no card: {reason_of(error)}") from error
+        raise DeviceError(f"NVML reports no card:  {reason_of(error)}") from error
 
 
 def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:
@@ -290,7 +290,7 @@ def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:
         return nvml.nvmlDeviceGetHandleByUUID(first)
     cards = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
     if not first.isdecimal() or int(first) >= len(cards):
-        raise DeviceError(f"CUDA_VISIBLE_DEVICES={first} shows none of the {len(cards)} cards that NVML sees")
+        raise DeviceError(f"CUDA_VISIBLE_DEVICES={first} hides all of the {len(cards)} cards that NVML sees")
     # CUDA orders cards by speed, NVML by bus position.
     models = {_words(nvml.nvmlDeviceGetName(card)) for card in cards}
     if len(models) > 1 and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":

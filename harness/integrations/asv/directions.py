@@ -29,7 +29,7 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
         if declared is not None and declared not in DIRECTIONS:
             log.warning(
                 f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
-                f"taken as {direction_in_asv(benchmark)}"
+                f"treated as {direction_in_asv(benchmark)}"
             )
 
 

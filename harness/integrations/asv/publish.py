@@ -36,7 +36,7 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
     name = "direction"
     button_label = None
-    description = "Tell the pages which way is better, and what the history has open"
+    description = "Give the pages the better directions and the history's open regressions"
     order = 1000
 
     @classmethod

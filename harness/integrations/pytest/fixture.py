@@ -115,7 +115,7 @@ class GpuBenchmark:
     def weave(self, target: Any, **_: Any) -> NoReturn:
         """Fail the test: this fixture cannot replace functions by kernels."""
         self._refuse(
-            f"gpu_benchmark cannot weave or patch {target!r}: it times what it is called with. Call "
+            f"gpu_benchmark cannot weave or patch {target!r}: it only times its arguments. Call "
             "gpu_benchmark(function, arguments), or use the fixture benchmark in a test of its own."
         )
 

@@ -94,7 +94,7 @@ class FunctionVerdicts:
             return comparison.problem
         verdict = comparison.verdict(test)
         if verdict is None:
-            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
+            why = " ".join(("Neither commit measured it in a separate process.", *result.left_out))
             return sentence("not-compared", why) if session.option("perf_gate") else ""
         if not session.fails(verdict):
             return ""

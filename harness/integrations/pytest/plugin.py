@@ -141,7 +141,7 @@ def _check_cards(gpus: str, device: str | None, base: str | None) -> None:
     from harness.run.several_cards import specs_of
 
     if device:
-        raise pytest.UsageError("--perf-gpus and --perf-device each say where to work: give one of them.")
+        raise pytest.UsageError("--perf-gpus and --perf-device exclude each other: give one of them.")
     if base is None:
         raise pytest.UsageError(
             "--perf-gpus shares out the comparison of --perf-base, and without it tests are measured one by "

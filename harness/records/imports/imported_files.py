@@ -71,7 +71,7 @@ def read_for_import(path: Path, wanted: Format, better: Better | None) -> list[I
     if found == "github-action-benchmark":
         return read_github_action(path, content, better)
     if better is not None:
-        raise UsageError(f"A file of {found} tells which direction is better: leave out --better.")
+        raise UsageError(f"A file of {found} states the better direction: leave out --better.")
     return read_csv(path, content) if found == "csv" else [_READERS[found](path, content)]
 
 

@@ -81,13 +81,13 @@ def quantity_of(unit: str, better: Better | None) -> Quantity:
     unit_ns = _TIMES_NS.get(_PER_LAUNCH.sub("", unit.strip()))
     if unit_ns is not None:
         if better == "higher":
-            raise ValueError(f"{unit!r} is a time, of which less is better")
+            raise ValueError(f"{unit!r} is a time, and lower is better")
         return Quantity(unit, unit_ns=unit_ns)
     rate = _RATE.fullmatch(unit.strip())
     if rate is None:
         raise ValueError(f"{unit[:40]!r} is no unit that is known here; expected {KNOWN}")
     if better != "higher":
-        raise ValueError(f"{unit!r} is a rate, of which more is better")
+        raise ValueError(f"{unit!r} is a rate, and higher is better")
     return Quantity(unit, work=rate["work"] or rate["flop"])
 
 

@@ -122,7 +122,7 @@ def _of_case(case: Verdict, card: CardReview) -> Iterator[str]:
             yield f"its {name} slowdown is negative."
     if case.status in _JUDGED and case.outputs and (case.outputs.error or 0) > 1:
         told = f"{case.outputs.error:.3g} times the tolerance"
-        yield f"it is {case.status}, and yet its outputs are off by {told}."
+        yield f"it is {case.status}, although its outputs are off by {told}."
     if case.side and case.status != "failed":
         yield f"it is {case.status}, and yet failed at {case.side}."
     if case.status in _UNMEASURED:
@@ -173,7 +173,7 @@ def _judged(case: Verdict, card: CardReview) -> Iterator[str]:
         # A review has no numbers on outliers. They decide only if usual times are uncertain.
         edge = margin + _ROUNDING
         if all(sign * each.effect < 0 and not (each.low <= edge and -edge <= each.high) for each in changes):
-            yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
+            yield f"it is called {case.status} for its outliers, although usual times are {told} for sure."
     elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
         yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
 

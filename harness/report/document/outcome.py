@@ -208,7 +208,7 @@ def shortcomings(card: CardReview) -> list[str]:
     if wrong_twins(card):
         told.append("The test of the comparison itself went wrong: its verdicts are not to be trusted.")
     if card.problem:
-        told.append("The comparison reports a problem of its own.")
+        told.append("The comparison itself reports a problem.")
     return told
 
 

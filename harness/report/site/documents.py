@@ -174,7 +174,7 @@ class Site:
 
     def put(self, name: str, content: bytes) -> None:
         advice = (
-            "Publish again once there is room, or into another folder with --html; what was published before "
+            "Publish again when there is room, or into another folder with --html; what was published before "
             "may be mixed with what is new."
         )
         write_file(self.folder / name, content, advice, durable=False)

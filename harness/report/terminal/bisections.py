@@ -100,7 +100,7 @@ def _lines(result: BisectResult) -> Iterator[Text]:
         return
     if not result.steps:
         why = f" ({result.ends.reason})" if result.ends else ""
-        yield Text(f"Whether BAD differs from GOOD cannot be told{why}{_by(result)}.", style="bold")
+        yield Text(f"Whether BAD differs from GOOD is unknown{why}{_by(result)}.", style="bold")
         return
     case = in_short(result.case)
     if len(result.steps) == 1:
