@@ -318,6 +318,16 @@ def test_a_dry_run_shows_the_files_and_writes_none(repository, harness):
     assert files_of(repository) == {}
 
 
+def test_a_dry_run_needs_no_requirement(repository, harness, tmp_path, monkeypatch):
+    came_from(tmp_path, monkeypatch, None)
+    assert "--harness" in harness("ci", "init", str(repository)).failed_with(2)
+    done = harness("ci", "init", str(repository), "--dry-run")
+    assert done.status == 0
+    assert {line.removeprefix("would write").strip() for line in done.out.splitlines()} == WRITTEN
+    assert "To write them, add --harness REQUIREMENT." in done.err
+    assert files_of(repository) == {}
+
+
 def test_a_wrong_folder_is_told_before_anything_else_is_asked(harness, tmp_path):
     assert "nosuch is no folder" in harness("ci", "init", str(tmp_path / "nosuch")).failed_with(2)
 

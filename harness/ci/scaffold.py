@@ -23,6 +23,11 @@ from harness.system.files import write_all
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
+UNKNOWN_HARNESS = (
+    "Nothing names the harness that the workflows are to install: this harness was installed from no single "
+    "commit or file. To write them, add --harness REQUIREMENT."
+)
+"""Note of a dry run."""
 LIGHT = ("--quick", "--budget", "60")
 """Options of a light comparison instead of a card's sizes: seconds of device time for each suite."""
 
@@ -223,7 +228,7 @@ class Scaffolded:
 
 def scaffold(
     folder: Path,
-    requirement: str,
+    requirement: str | None,
     *,
     extras: Sequence[str] | None = None,
     tests: Sequence[str] = (),
@@ -236,16 +241,17 @@ def scaffold(
 ) -> Scaffolded:
     """Write the workflows and their files below a repository's top folder, or GitLab's pipeline.
 
-    `requirement` is the harness that they install, and `package` the folder of the source files. `extras` are
-    also installed by measuring jobs; None keeps those of the existing files. `tests` are folders of pytest
-    benchmarks. They and `light` go into a new file of cards. With `static` each pull request is compiled on
-    GitHub's own machines. `force` overwrites files that differ, but never the file of cards or
-    .gitlab-ci.yml. With `dry_run` nothing is written.
+    `requirement` is the harness that they install; None, if it is not known, is for `dry_run`. `package` is
+    the folder of the source files. `extras` are also installed by measuring jobs; None keeps those of the
+    existing files. `tests` are folders of pytest benchmarks. They and `light` go into a new file of cards.
+    With `static` each pull request is compiled on GitHub's own machines. `force` overwrites files that
+    differ, but never the file of cards or .gitlab-ci.yml. With `dry_run` nothing is written.
 
     Raises UsageError for a wrong folder or requirement and for files in the way, ConfigError for a broken
     file of cards, and StoreError if a file cannot be written; then none is.
     """
-    check_requirement(requirement)
+    if requirement is not None or not dry_run:
+        check_requirement(requirement or "")
     check_folder(folder)
     top = ".gitlab" if gitlab else ".github"
     if extras is None:
@@ -259,7 +265,8 @@ def scaffold(
     files[f"{top}/{MEASURE_FILE}"] = composed(extras)
     if static:
         files[f"{top}/{STATIC_FILE}"] = composed(compiling(extras))
-    files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
+    if requirement is not None or not (folder / top / HARNESS_FILE).is_file():
+        files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     own = (GITLAB_FILE if gitlab else FLEET_FILE).as_posix()
     kept = (own,) if (folder / own).exists() else ()
     cards = Fleet(cards=())

@@ -21,6 +21,7 @@ from harness.ci.gitlab.gitlab_api import GITLAB, in_pipeline
 from harness.ci.requirements import chosen_extras
 from harness.ci.scaffold import (
     FLEET_FILE,
+    UNKNOWN_HARNESS,
     Scaffolded,
     check_folder,
     matrix_of,
@@ -204,7 +205,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     check_folder(folder)
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
-    if not chosen:
+    if not chosen and not asked["dry_run"]:
         raise UsageError(
             "What this harness was installed from is not one commit or one file; of an editable installation "
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
@@ -216,6 +217,8 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
             "and --light write is GitHub's."
         )
     done = scaffold(folder, chosen, extras=wanted, **asked)
+    if not chosen:
+        tell(UNKNOWN_HARNESS)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return

@@ -29,7 +29,7 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
 @click.command("import")
 @click.argument(
     "harness",
-    type=click.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
+    type=options.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
 )
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", help="The measured commit; default: the one that the file names, else HEAD.")
@@ -37,7 +37,7 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
 @options.value("--machine", "NAME", "Folder of records of this card or host; default: made from its name.")
 @click.option(
     "--better",
-    type=click.Choice(("higher", "lower")),
+    type=options.Choice(("higher", "lower")),
     help="Better direction of github-action-benchmark's results; data.js contains it.",
 )
 @options.path("--results", "Folder for records; default: the project's.")

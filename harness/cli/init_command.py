@@ -124,15 +124,17 @@ def _show_beside(folder: Path, below: str, own: Path | None) -> None:
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
     """Write the workflows, and return their files."""
-    from harness.ci.scaffold import COPIED, own_requirement, scaffold
+    from harness.ci.scaffold import COPIED, UNKNOWN_HARNESS, own_requirement, scaffold
 
     asked = requirement or own_requirement()
+    if dry_run:
+        if not asked:
+            tell(UNKNOWN_HARNESS)
+        return tuple(f".github/{name}" for name in COPIED)
     if not asked:
         raise UsageError(
             "--ci: what the workflows are to install is not known. Say it with --harness REQUIREMENT."
         )
-    if dry_run:
-        return tuple(f".github/{name}" for name in COPIED)
     return scaffold(folder, asked, force=force).written
 
 

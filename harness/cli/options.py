@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,18 @@ Sized = tuple[tuple[S, tuple[str, ...]], ...]
 """Suites, or pairs of them, each with the sizes that fit it."""
 Option = Callable[[Any], Any]
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
+
+
+class Choice(click.Choice):  # type: ignore[type-arg]  # at run time click 8.1 takes no argument here
+    """A choice of words that suggests the nearest word for an unknown one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = difflib.get_close_matches(str(value), [*map(str, self.choices)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.BadParameter(error.message + hint, ctx, param) from None
 
 
 def flag(name: str, text: str) -> Option:
@@ -101,7 +114,7 @@ history_url = value("--history", "URL", "Address of the published pages, for a l
 json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-FORMATS = click.Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
+FORMATS = Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
 L2 = click.Choice(["cold", "hot"])
 l2 = click.option(
     "--l2",
@@ -109,7 +122,7 @@ l2 = click.option(
     help="Flush the L2 cache before each launch (cold), or not (hot); default: cold on a GPU.",
 )
 form = click.option(
-    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
+    "--format", "form", type=Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
 asv_conf = path(
     "--config", "asv's configuration, like asv's own --config.", metavar="FILE", to="asv_conf", type=FILE
@@ -244,7 +257,7 @@ fail_on = click.option(
     "--fail-on",
     multiple=True,
     metavar="VERDICT",
-    type=click.Choice([*FAILING, "none"]),
+    type=Choice([*FAILING, "none"]),
     help=f"Verdicts that fail the command: {', '.join(FAILING)}; or none. Repeatable. Default: all but "
     "improvement and new.",
 )

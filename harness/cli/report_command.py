@@ -60,7 +60,7 @@ class _Report(LazyGroup):
     "--format",
     "form",
     metavar="FORMAT",
-    type=click.Choice(FORMATS),
+    type=options.Choice(FORMATS),
     default="terminal",
     show_default=True,
     help=f"{', '.join(FORMATS)}; github writes all files for a pull request.",

@@ -55,7 +55,7 @@ options_of_scripts = options.together(
     recorded,
     click.option(
         "--script-from",
-        type=click.Choice(["head", "each"]),
+        type=options.Choice(["head", "each"]),
         help="The script for base: its own (each), or head's with the files beside it (head). Default: its "
         "own, or head's if base has none.",
     ),
@@ -68,7 +68,7 @@ options_of_scripts = options.together(
     ),
     click.option(
         "--outputs",
-        type=click.Choice(["check", "note"]),
+        type=options.Choice(["check", "note"]),
         help="Fail a call whose outputs differ from base's (check), or only note the difference (note).",
     ),
 )

@@ -35,7 +35,7 @@ from harness.errors import UsageError
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice([*RISKS, "none"]),
+    type=options.Choice([*RISKS, "none"]),
     help="With --base: risks that fail the command; repeatable. Default: fail_on of [tool.harness.static].",
 )
 @options.suite_from

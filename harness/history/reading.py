@@ -479,6 +479,9 @@ def read_history(
         cases = cases_of(found.groups, metric, built=found.built)
         told = ((card.name, each) for card in read for each in (*card.unrecorded.sentences, *card.problems))
         problems = [f"{name}: {each}" for name, each in told]
+        metrics = sorted({name for group in found.groups if group.is_suite for name in group.metrics})
+        if metric and metrics and metric not in metrics:
+            raise UsageError(f"No metric in {results} is called {metric}. There are: {', '.join(metrics)}.")
         raise _no_case(results, patterns, metric, [case.name for case in cases], repository, problems)
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
