@@ -251,5 +251,5 @@ def test_init_ends_with_what_is_there(github, audit, tmp_path, harness, monkeypa
     make_repository(git)
     done = harness("ci", "init", "--harness", ".", cwd=git)
     assert done.status == 0
-    assert "What is there of example/kernels" in done.out
+    assert "The settings of example/kernels" in done.out
     assert "good     environment gpu " in done.out

@@ -1450,12 +1450,12 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
     [
         (
             triton_file("x, gain, n_cols", "y = torch.empty_like(x)", "LAUNCH(y, x, gain)", "return y"),
-            "what to give for n_cols cannot be guessed",
+            "what to pass for n_cols cannot be guessed",
         ),
         (
             triton_file("x, gain, mode", "y = torch.empty_like(x)", "y = y * 2 if mode else y",
                         "LAUNCH(y, x, gain)", "return y"),
-            "what to give for mode cannot be guessed",
+            "what to pass for mode cannot be guessed",
         ),
         (
             triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty_like(x)",
@@ -1470,11 +1470,11 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
         (
             triton_file("x: torch.Tensor, gain: torch.Tensor, state: quant.State", "y = torch.empty_like(x)",
                         "n_cols = state.shape[1]", "LAUNCH(y, x, gain)", "return y"),
-            "what to give for state cannot be guessed",
+            "what to pass for state cannot be guessed",
         ),
         (
             "import torch\ndef f(x: torch.Tensor, d: torch.dtype):\n    return torch.ops.mine.cast(x, d)\n",
-            "what to give for d cannot be guessed",
+            "what to pass for d cannot be guessed",
         ),
     ],
 )  # fmt: skip

@@ -179,7 +179,7 @@ class Api:
             # Not the answered address: an answer must not decide where the token goes.
             if 'rel="next"' not in response.headers.get("link", ""):
                 return
-        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: nobody can need them all.")
+        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: too many to read.")
 
     def create(
         self,
@@ -354,7 +354,7 @@ class Api:
             return decode(response.content, kind)
         except UNREADABLE as error:
             raise RemoteError(
-                f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
+                f"{_shown(request)} gave an unexpected answer: {quoted(str(error))}. "
                 f"Check that {self.forge.root} is that of {self.forge.name}'s REST API."
             ) from None
 

@@ -139,9 +139,9 @@ def merged(reviews: Iterable[Review]) -> Review:
     """Return the reports of several cards as one. Raises RefusedError unless all have the same commits."""
     found = list(reviews)
     if len({(review.base, review.head) for review in found}) != 1:
-        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+        raise RefusedError("The run's reports are of different commits: they are not posted.")
     if len(found) > 1 and not all(review.cards for review in found):
-        raise RefusedError("One of the run's reports has no card in it: nothing is made of them.")
+        raise RefusedError("One of the run's reports has no card in it: they are not posted.")
     cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
     if len(cards) > most:
         raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")

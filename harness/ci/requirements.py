@@ -41,7 +41,7 @@ def chosen_extras(text: str) -> tuple[str, ...]:
         )
     if unknown := [name for name in names if name not in available]:
         raise UsageError(
-            f"No extra of this project brings what a kernel needs by the name of {', '.join(unknown)!r}: "
+            f"This project has no extra for kernels called {', '.join(unknown)!r}: "
             f"expected some of {', '.join(available)}, with commas between them."
         )
     return tuple(names)

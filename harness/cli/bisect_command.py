@@ -132,7 +132,7 @@ def _bisect(
         selection = dataclasses.replace(selection, suite_from=git.resolve(repository, selection.suite_from))
     pair, chosen = _chosen(config, selection, case, *ends)
     if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
-        tell("What is not committed is not looked at.")
+        tell("Uncommitted changes are ignored.")
     settings = settings_from(config, selection, given | {"twins": False}, command="bisect")
     with BisectProgress() as observer:
         searched = touching(repository, line, pair)

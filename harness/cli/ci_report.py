@@ -151,8 +151,8 @@ def post_static(calling: Calling, author: str) -> None:
     """
     if calling.api.forge is GITLAB:
         raise UsageError(
-            "Static facts are posted at GitHub alone. 'harness static --base COMMIT --markdown FILE' writes "
-            "what changed, for a job's artifacts."
+            "Static facts can be posted only at GitHub. 'harness static --base COMMIT --markdown FILE' "
+            "writes what changed, for a job's artifacts."
         )
     run = workflow_events.compiled_run(calling.event, calling.repository)
     with calling.showing("So nothing of this run is shown.", head=run.head, run=run.id) as result:
@@ -228,7 +228,7 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
     """
     if calling.api.forge is GITLAB:
         raise UsageError(
-            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "At GitLab a comment starts nothing: start a pipeline of the default branch with the variables "
             "PERF_MERGE_REQUEST and PERF_COMMIT."
         )
     kind = workflow_events.kind_of(calling.event)

@@ -214,7 +214,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     if asked["gitlab"] and any(asked[name] for name in ("tests", "static", "light")):
         raise UsageError(
             "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
-            "and --light write is GitHub's."
+            "and --light write is for GitHub only."
         )
     done = scaffold(folder, chosen, extras=wanted, **asked)
     if not chosen:
@@ -256,7 +256,7 @@ def _tell_next(done: Scaffolded, *, light: bool) -> None:
         )
         return
     try:
-        click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
+        click.echo(f"\nThe settings of {harmless(name)}, as 'harness ci audit' finds them:")
         _tell_audit(_audited(name, None))
     except HarnessError as error:  # the files are written already
         warn("Not audited", error.message)

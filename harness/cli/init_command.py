@@ -285,7 +285,8 @@ def _show_written(
     by_base = [suite.name for suite in chosen if suite.held_to == "base"]
     if by_base:
         click.echo(
-            f"Held to base's outputs in harness compare, until you write a reference(): {', '.join(by_base)}."
+            f"Compared with base's outputs in harness compare, until you write a reference(): "
+            f"{', '.join(by_base)}."
         )
     if repository.top and not dry_run and (unignored := _unignored_results(repository.folder)):
         click.echo(f"Results will lie in {unignored}, which git does not ignore: name .asv/ in .gitignore.")

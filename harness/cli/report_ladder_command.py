@@ -184,7 +184,7 @@ def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) 
     cases = planned(suite, report)
     if not cases:
         if named:
-            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so what it asks cannot be told.")
+            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so its demands are unknown.")
         return
     with Waiting(f"asking what {len(cases)} kernels ask of {card.name}"):
         asks = demands(suite, cases, card)

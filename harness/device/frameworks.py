@@ -204,7 +204,7 @@ class Triton(Torch):
 
     def __init__(self, context: ExecutionContext) -> None:
         if context.index is None and os.environ.get("TRITON_INTERPRET") != "1":
-            raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
+            raise BuildError("Without a card Triton runs only in its interpreter: set TRITON_INTERPRET=1.")
         super().__init__(context)
         if context.index is not None:
             _hash_compiler()
@@ -278,7 +278,7 @@ class Cupy(Framework):
     def __init__(self, context: ExecutionContext) -> None:
         super().__init__(context)
         if context.index is None:
-            raise BuildError("CuPy runs on cards alone: name its function for cuda.")
+            raise BuildError("CuPy runs only on cards: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
         self.stream = self.cupy.cuda.ExternalStream(context.stream, context.index)
         self.cupy.get_default_memory_pool().free_all_blocks()
@@ -452,7 +452,7 @@ def _order(parameter: Parameter) -> Order:
     layout = _layout(parameter)
     if layout.padded:
         raise LaunchError(
-            f"{parameter.name} has room between its lines, which no result has: ask for "
+            f"{parameter.name} has padding between its rows, which no result has: ask for "
             f"{parameter.name} as a parameter, and write there."
         )
     return layout.order

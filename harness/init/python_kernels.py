@@ -229,7 +229,7 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
     if not tensors or node.args.vararg:
         return None
     if others:
-        raise NotReadError(f"what to give for {', '.join(others)} cannot be guessed")
+        raise NotReadError(f"what to pass for {', '.join(others)} cannot be guessed")
     rebound = {name for name, value in named(node.body) if name in tensors and _is_new(value)}
     in_place = {name: other for name, other in launches.views.items() if other in launches.stored}
     results = [in_place[name] if in_place.get(name) in tensors else name for name in _results(node)]

@@ -130,7 +130,7 @@ class Reading:
             raise NotReadError("it writes no array: no parameter is a pointer to non-const")
         if untold := [name for name, text in template.items() if not text]:
             raise NotReadError(
-                f"no launch was found that says a number for its template's parameter {untold[0]}: "
+                f"no launch was found that says a number for its template parameter {untold[0]}: "
                 "write instantiate= yourself"
             )
         of_headers = [name for name, dtype in types.items() if dtype in _OF_HEADERS]
@@ -166,7 +166,7 @@ class Reading:
             )
         if unsayable := next((each for each in self.kernel.template if each.problem), None):
             raise NotReadError(
-                f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
+                f"its template parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
                 "which no value can be guessed: write a suite with instantiate= yourself"
             )
         plain = {each.name for each in self.kernel.parameters if not each.pointer}

@@ -56,7 +56,7 @@ _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 
 @functools.lru_cache(maxsize=256)
 def _code(text: str) -> str:
-    """Return a text without comments, blank ends and lines, and line numbers, if that changes no meaning."""
+    """Return a text without comments, empty lines and line numbers, or unchanged if these may matter."""
     if _SHAPED.search(text):
         return text
     # Not splitlines(), which also splits at a form feed.

@@ -417,7 +417,7 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
             "GITHUB_REPOSITORY, or give --repository."
         )
     if not _REF.fullmatch(named.default_branch):
-        raise RefusedError(f"{quoted(named.default_branch)!r} is the name of no branch.")
+        raise RefusedError(f"{quoted(named.default_branch)!r} is no branch name.")
     return event
 
 

@@ -138,7 +138,7 @@ def _needed(program: Program) -> str:
     if (nvcc := program.compiler or path()) is None:
         raise BuildError(
             f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its "
-            "bin folder to PATH; to compile and no more, install this project with its extra 'static'."
+            "bin folder to PATH; to compile only, install this project with its extra 'static'."
         )
     return nvcc
 

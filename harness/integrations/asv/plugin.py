@@ -87,7 +87,7 @@ def _register(asked: str | None) -> dict[str, str]:
     entry = registered.entry
     if asked not in (None, entry["machine"]):
         raise util.UserError(
-            f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
+            f"--machine is {asked!r}, but the device to measure on is {entry['machine']!r}. "
             "Leave --machine out, or choose another device with HARNESS_DEVICE."
         )
     os.environ.update(AsvRequest.given(device_kind=registered.device.kind).variables)

@@ -298,7 +298,7 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
     found = converted(f"{where}: it", given, _SavedBenchmark, "pytest-benchmark")
     if not found.fullname:
-        raise StoreError(f"{where}: it has no full name.")
+        raise StoreError(f"{where}: the benchmark has no fullname.")
     stats = found.stats
     times = [(what, getattr(stats, what)) for what in ("min", "median", "mean", "max")]
     for what, value in (*times, *(("data", value) for value in stats.data)):

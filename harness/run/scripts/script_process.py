@@ -294,7 +294,7 @@ class ScriptProcess:
             elif time.monotonic() > deadline:
                 raise self._error(
                     TimedOutError(
-                        f"{self.executable.command!r} came to no timing call in time: it was ended. Raise "
+                        f"{self.executable.command!r} made no timing call in time and was stopped. Raise "
                         "--timeout, or have it measure less."
                     )
                 )

@@ -102,8 +102,8 @@ class Sweeping:
             raise MeasureError(problem)
         if self.suite.problem.held_to == "base":
             raise MeasureError(
-                f"{self.suite.name} holds outputs to base's, and a sweep has no base: a wrong configuration "
-                "could win. Write a reference() in its suite.py, or name a ReferenceFunction."
+                f"{self.suite.name} compares outputs with base's, and a sweep has no base: a wrong "
+                "configuration could win. Write a reference() in its suite.py, or name a ReferenceFunction."
             )
         at = points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, at)

@@ -150,7 +150,7 @@ class LocalExecutor:
         self._is_held = True
         if self._is_over:  # another thread released it while this one waited
             self._lock.close()
-            raise DeviceError(f"{self._session.device.spec} was given free before it could be used.")
+            raise DeviceError(f"{self._session.device.spec} was released before it could be used.")
 
     def _start(self) -> None:
         try:
