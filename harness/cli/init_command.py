@@ -167,8 +167,8 @@ def _few(proposed: list[SuiteGuess], *, has_benchmarks: bool) -> list[SuiteGuess
     told = f"{len(proposed)} suites are proposed"
     if not understood and not has_benchmarks:
         raise UsageError(
-            f"{told}, and of none could it be told what is computed. Choose some with --only NAME: their "
-            "outputs are held to base's."
+            f"{told}, and what they compute is unknown. Choose some with --only NAME: their "
+            "outputs are compared with base's."
         )
     tell(f"{told}: writing the {len(understood)} with a reference. --only NAME writes others.")
     return understood

@@ -32,7 +32,7 @@ _MOST_KEPT = 16
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where a function runs."""
+    """The stream and device that a function runs on."""
 
     stream: int = 0
     """The CUDA stream; 0 on the host."""

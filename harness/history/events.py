@@ -70,7 +70,7 @@ class Event:
     cause: Cause
     good: int
     bad: int
-    """One of the commits good+1..bad may have made any of its changes."""
+    """Any commit of good+1..bad may have made any of its changes."""
     narrowest: range
     """Positions of the commits to examine first, by the sources with the largest changes; else
     good+1..bad."""

@@ -24,7 +24,7 @@ class ArrayGuess:
 
     name: str
     role: str
-    """One of Input, Output and InOut."""
+    """Input, Output or InOut."""
     shape: tuple[str, ...]
     dtype: str
     why: str

@@ -54,7 +54,7 @@ class OwnBenchmark:
 
     path: str
     kind: str
-    """One of script, pytest, and inline for a script that times between two of its own lines."""
+    """script, pytest, or inline for a script that times between two of its own lines."""
     timers: tuple[str, ...]
     """Timers that it calls, by their usual names."""
     command: str

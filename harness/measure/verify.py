@@ -215,8 +215,8 @@ def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> Non
     limits = integer_limits(dtype)
     if limits and limits[1] >= _MOST_APART and (np.abs(values.astype(np.float64)) >= _MOST_APART).any():
         raise SuiteError(
-            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
-            "and gives, does not hold apart: let data() make smaller ones."
+            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, the type of "
+            "reference(), cannot distinguish: let data() make smaller ones."
         )
 
 

@@ -23,7 +23,7 @@ class DeviceFacts:
     name: str
     """Name, such as ``NVIDIA H200``."""
     backend: str
-    """One of cuda, opencl, opengl, cpu and null."""
+    """Its backend: cuda, opencl, opengl, cpu or null."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """Values of the properties."""
     built: bool = False

@@ -94,7 +94,7 @@ class MeasuredRun:
     id: int
     attempt: int
     conclusion: str
-    """One of success, failure and others; empty if GitHub reported no single word."""
+    """A word such as success or failure; empty if GitHub reported no single word."""
     pull_request: int
     head: str
     default_branch: str

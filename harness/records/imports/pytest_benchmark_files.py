@@ -368,7 +368,7 @@ def _moment(path: Path, text: str) -> dt.datetime:
 def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity:
     info = given.machine_info
     if not _text(info.get("node")):
-        raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
+        raise StoreError(f"{path}: machine_info has no node, so its machine is unknown.")
     return identity_of(
         str(path),
         f"pytest-benchmark {given.version}",

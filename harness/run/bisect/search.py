@@ -168,8 +168,8 @@ def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
     base = git.merge_base(repository, good, bad)
     if base == bad:
         raise UsageError(
-            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. Whether the "
-            "later one is slower or faster is found out."
+            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. The "
+            "search finds whether it became slower or faster."
         )
     if base == good:
         raise UsageError(

@@ -32,7 +32,7 @@ from harness.suite.loader import LoadedSuite, load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWorkerSetup:
-    """Where a worker finds its device and its suites."""
+    """A worker's device and the place of its suites."""
 
     specs: WorkerSpecs
     suite: Path

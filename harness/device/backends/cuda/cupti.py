@@ -116,7 +116,7 @@ _WAYS_OUT = {
     43: "Counters of a part of a card (MIG) are not offered.",
     45: "Under WSL, Windows's NVIDIA control panel allows counters, under Developer.",
 }
-"""What to do about an error, by its number in cupti_result.h."""
+"""Advice for an error, by its number in cupti_result.h."""
 
 
 def fields_of(function: str) -> type[ctypes.Structure]:
