@@ -20,42 +20,42 @@ else:
 
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-"""Architectures that 'harness static' compiles for by default: Turing to Blackwell."""
+"""Default architectures of 'harness static': Turing to Blackwell."""
 RISKS = ("spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers")
 """Differences between two builds that may cost time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticConfig:
-    """``[tool.harness.static]``: what 'harness static' looks at, and what of it fails."""
+    """Settings of ``[tool.harness.static]``, for 'harness static'."""
 
     archs: tuple[str, ...] = ARCHITECTURES
-    """The architectures that are compiled for where none is asked for."""
+    """Architectures to compile for by default."""
     fail_on: tuple[str, ...] = ()
     """Kinds of risk that fail a comparison with a base."""
     max_registers: int | None = None
-    """The most registers of a thread: more is a risk of the kind registers."""
+    """Most registers of a thread. More is a risk of the kind registers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings, one field a key. An unknown key is an error, as a misspelt one must not be without effect."""
+    """Settings, one field per key. An unknown key is an error, so that a misspelt key is noticed."""
 
     root: Path
-    """Folder that paths are relative to: that of the file, or the current one without a file."""
+    """Folder that paths are relative to: the file's, or the current one without a file."""
     suites: tuple[str, ...] = ("kernels/*",)
     """Globs of folders with a suite.py."""
     scripts: tuple[str, ...] = ()
-    """Commands of benchmark scripts, which a project without suites is measured by."""
+    """Commands of benchmark scripts that measure a project without suites."""
     timers: tuple[str, ...] = ()
-    """Functions of the author's own that time, ``function`` or ``module:function``."""
+    """The author's own timing functions, ``function`` or ``module:function``."""
     device: str | None = None
     l2: str | None = None
     timeout_s: float = 120.0
     results: str = ".asv/results"
-    """Folder of records and of asv's results, with a folder for each machine."""
+    """Folder of records and asv results, with a folder for each machine."""
     directions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Which way is better, one of DIRECTIONS, by globs of the names of benchmarks that are no suite's."""
+    """Better direction, one of DIRECTIONS, by globs of the names of benchmarks outside of suites."""
     static: StaticConfig = StaticConfig()
 
     @property
@@ -64,7 +64,7 @@ class Config:
 
 
 FILES = ("harness.toml", "pyproject.toml")
-"""Files of settings; in a folder that has both, the first counts."""
+"""Files of settings. In a folder with both, the first one counts."""
 _NO_VARIABLE = ("root", "scripts", "timers", "directions", "static")
 _LISTS = {
     "suites": "folders, such as ['kernels/*']",
@@ -81,14 +81,14 @@ VARIABLES = frozenset(
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
         "HARNESS_SUITE_SOCKET",
-        # How a comparison of commands and scripts talks to their Pythons.
+        # Passed from a comparison of commands and scripts to their Python processes
         "HARNESS_SIDE_MODULES",
         "HARNESS_CALLS",
-        # Where a compared program's results go.
+        # Output file of a compared program
         "HARNESS_OUT",
-        # How the asv plugin talks to its own processes.
+        # Passed from the asv plugin to its own processes
         "HARNESS_ASV",
-        # How this project's own tests are run.
+        # For this project's own tests
         "HARNESS_ASK_INDEX",
         "HARNESS_REQUIRE_BROWSER",
         "HARNESS_REQUIRE_DEVICE",
@@ -98,16 +98,16 @@ VARIABLES = frozenset(
         "HARNESS_SCREENSHOTS",
     }
 )
-"""Every variable that anything of this project reads. Whatever else begins with HARNESS_ is an error."""
+"""Every variable that this project reads. Any other that begins with HARNESS_ is an error."""
 
 
 def check_environment() -> None:
-    """Raises ConfigError for an unknown HARNESS_* variable: a misspelt one must not be without effect."""
+    """Raise ConfigError for an unknown HARNESS_* variable, so that a misspelt one is noticed."""
     for name in sorted(os.environ):
         if name.startswith("HARNESS_") and name not in VARIABLES:
             import difflib
 
-            # Without what all of them have in common, which would make everything look alike.
+            # Without the common prefix, which would make everything look similar.
             variables = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
             wanted = name.removeprefix("HARNESS_").upper()
             close = difflib.get_close_matches(wanted, variables, n=1, cutoff=0.5)
@@ -151,9 +151,9 @@ def _from_file(start: Path) -> Config:
 
 
 def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a commit's globs of suites, by the texts of its FILES; none where HARNESS_SUITES decides.
+    """Return a commit's suite globs, by the texts of its FILES; none if HARNESS_SUITES decides.
 
-    A broken file says nothing.
+    A broken file counts as empty.
     """
     if os.environ.get("HARNESS_SUITES"):
         return ()
@@ -167,7 +167,7 @@ def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """The harness's table of a file; None where the file is not there or says nothing about the harness."""
+    """Return the harness's table in a file; None without the file or the table."""
     try:
         return _table_in(read_regular(path).decode(), path)
     except (FileNotFoundError, NotADirectoryError):

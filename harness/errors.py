@@ -1,15 +1,15 @@
 """Every error this project raises on purpose, under one root.
 
 HarnessError
-├── UsageError              what was asked for makes no sense here           exit 2
+├── UsageError              the request is invalid                       exit 2
 │   ├── ConfigError         a configuration file or variable is wrong
 │   ├── SuiteError          a suite is missing or broken
 │   │   ├── NoSuiteError    a commit does not have the suite
-│   │   ├── NotYetKnownError    it asks for what is known later
-│   │   └── NotToldError    it asks for what the device does not tell
+│   │   ├── NotYetKnownError    it uses a fact that is known later
+│   │   └── NotToldError    it uses a fact that the device does not report
 │   ├── GitError            a commit or repository cannot be read
-│   └── RefusedError        a report or event is not what it should be: nothing was done with it
-└── MeasureError            what was asked for could not be done             exit 3
+│   └── RefusedError        a report or event is invalid and was ignored
+└── MeasureError            the request could not be carried out         exit 3
     ├── DeviceError         no device, or it cannot be opened
     ├── BusyError           another process measures on the device
     ├── BuildError          a kernel does not compile; carries the log
@@ -30,7 +30,7 @@ from enum import IntEnum
 from typing import Literal
 
 Side = Literal["base", "head", ""]
-"""A side of a comparison; empty where it is both, or there is one."""
+"""A side of a comparison; empty for both, or without a comparison."""
 
 
 class ExitCode(IntEnum):
@@ -54,9 +54,9 @@ class HarnessError(Exception):
         super().__init__(message)
         self.message = message
         self.log = log
-        """Longer evidence, such as a compiler's output; empty when there is none."""
+        """Longer evidence, such as a compiler's output; empty if there is none."""
         self.side: Side = ""
-        """The side of a comparison whose error it is, or whose turn it was."""
+        """The side of a comparison that the error belongs to."""
 
 
 class UsageError(HarnessError):
@@ -77,11 +77,11 @@ class NoSuiteError(SuiteError):
 
 
 class NotYetKnownError(SuiteError):
-    """A suite's function asks for something of the device before it is known."""
+    """A suite's function uses a fact of the device before it is known."""
 
 
 class NotToldError(SuiteError, AttributeError):
-    """A suite's function asks for something that the device does not tell."""
+    """A suite's function uses a fact that the device does not report."""
 
 
 class GitError(UsageError):

@@ -156,7 +156,7 @@ def posting(
         (tmp_path / "event.json").write_text(json.dumps(event), encoding="utf-8")
         done: Done = call("ci", command, *arguments, cwd=tmp_path)
         assert TOKEN not in done.out + done.err
-        assert "an error of its own" not in done.err
+        assert "an internal error" not in done.err
         return done
 
     return run

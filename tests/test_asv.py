@@ -406,7 +406,7 @@ def test_a_newer_driver_does_not_split_a_series(home):
 def test_figures_of_one_card_do_not_land_in_anothers_history(fresh):
     done = fresh.asv("run", "--machine", "other", f"{fresh.commits['first']}^!")
     assert done.returncode != 0
-    assert "--machine is 'other', but what would be measured on is 'null'" in done.stdout
+    assert "--machine is 'other', but the device to measure on is 'null'" in done.stdout
     assert not fresh.results.exists()
 
 

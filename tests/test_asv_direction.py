@@ -309,7 +309,7 @@ def test_every_track_of_the_harness_has_the_direction_it_declares():
 def test_a_mistyped_direction_is_named(site):
     said = site.with_suffix(".log").read_text(encoding="utf-8")
     assert "m.track_odd has the direction 'up'" in said
-    assert "taken as lower" in said
+    assert "treated as lower" in said
 
 
 # Regressions

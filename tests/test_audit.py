@@ -156,8 +156,8 @@ APP = {"/actions/variables/PERF_APP_ID": {"name": "PERF_APP_ID", "value": "4242"
         (APP, [None], False, "anybody who may write checks"),
         (APP, [15368], False, "GitHub Actions: any workflow here"),
         (APP, [99], False, "App 99"),
-        (APP, [], True, "none of ours is required"),
-        ({}, [], True, "none of ours is required"),
+        (APP, [], True, "no check of ours is required"),
+        ({}, [], True, "no check of ours is required"),
         ({}, [15368], False, "GitHub Actions: any workflow here"),
         ({}, [99], False, "App 99"),
     ],
@@ -251,5 +251,5 @@ def test_init_ends_with_what_is_there(github, audit, tmp_path, harness, monkeypa
     make_repository(git)
     done = harness("ci", "init", "--harness", ".", cwd=git)
     assert done.status == 0
-    assert "What is there of example/kernels" in done.out
+    assert "The settings of example/kernels" in done.out
     assert "good     environment gpu " in done.out

@@ -433,12 +433,16 @@ def partly_hot(in_heat: float, in_cold: float, seed: int, noise: float = 5e-4) -
 
 @pytest.mark.parametrize(
     ("in_heat", "in_cold", "words"),
-    [(0.02, 0.0, "say same"), (0.0, 0.02, "say slower"), (-0.02, 0.02, "say slower")],
+    [
+        (0.02, 0.0, "give the verdict same"),
+        (0.0, 0.02, "give the verdict slower"),
+        (-0.02, 0.02, "give the verdict slower"),
+    ],
 )
 def test_where_touched_and_clean_quads_contradict_each_other_it_is_invalid(in_heat, in_cold, words):
     verdict = fed(*[partly_hot(in_heat, in_cold, seed) for seed in range(8)]).verdict()
     assert told(verdict) == ("invalid", "thermal-throttle")
-    assert "quads without a disturbance " + words in explained(verdict)
+    assert "undisturbed quads " + words in explained(verdict)
     assert "held back for sw_thermal" in explained(verdict)
     assert verdict.attribution == "thermal"
 
@@ -689,7 +693,7 @@ def test_two_processes_that_disagree_have_no_interval(one, other):
     made.interrupt()
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "interrupted")
-    assert "(no interval can be told) in 2 processes." in explained(verdict)
+    assert "(no interval) in 2 processes." in explained(verdict)
     assert verdict.time.process_effects == pytest.approx((one, other), abs=5e-3)
     assert math.isfinite(verdict.time.high)
 

@@ -302,6 +302,7 @@ def test_clocks_that_jump_within_quads_are_told_beside_the_verdict(harness, tmp_
         (["HEAD~1", "--size", "0"], "0 is out of range"),
         (["HEAD~1", "--size", "8,8"], "has 2 numbers"),
         (["HEAD~1", "--fail-on", "nothing"], "'nothing' is not one of"),
+        (["HEAD~1", "--fail-on", "regresion"], "Did you mean regression?"),
         (["HEAD~1", "--margin", "0"], "not in the range"),
         (["HEAD~1", "--budget", "0"], "not in the range"),
         ([], "Missing argument 'BASE'"),

@@ -230,8 +230,8 @@ def test_a_benchmark_that_vanishes_later_on_has_failed(compare, tmp_path):
     ("arguments", "words"),
     [
         (("HEAD", "--build-command", "make"), "--build-command is of no use without --with-command"),
-        (("HEAD", "--with-command", RUN, "--quick"), "--quick is of no use here"),
-        (("HEAD", "--with-command", RUN, "--size", "64"), "--size is of no use here"),
+        (("HEAD", "--with-command", RUN, "--quick"), "--quick has no effect on executables"),
+        (("HEAD", "--with-command", RUN, "--size", "64"), "--size has no effect on executables"),
         (("--with-command", RUN), "--with-command needs commits"),
         (("--base-command", RUN), "--base-command and --head-command go together"),
         (("HEAD", "--with-command", RUN, "--base-command", RUN), "--with-command runs both sides"),

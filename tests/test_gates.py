@@ -369,7 +369,7 @@ def test_without_its_counter_the_power_limit_is_told_by_sampled_moments():
     capped = block(quads(), lambda _: without("sw_power_cap", clock_event_reasons=("sw_power_cap",)))
     result = gated(capped)
     assert result.power_capped is True
-    assert "100 % of 25 sampled moments, for want of a counter" in result.findings[0]
+    assert "100 % of 25 samples, because there is no counter" in result.findings[0]
     free = block(quads(), lambda _: without("sw_power_cap", clock_event_reasons=("idle",)))
     assert gated(free).power_capped is False
 

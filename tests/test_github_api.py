@@ -252,7 +252,7 @@ def test_addresses_that_are_fine(github):
 
 
 def test_an_answer_of_another_kind_is_an_error(github, api):
-    with pytest.raises(RemoteError, match=r"something else than expected.*GITHUB_API_URL"):
+    with pytest.raises(RemoteError, match=r"an unexpected answer.*GITHUB_API_URL"):
         api.get(PULL, list[int], needs="pull-requests: read")
 
 

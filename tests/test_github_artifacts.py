@@ -370,11 +370,11 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     ),
     "improvement in its strays that is sure to be slower": (
         spoilt(status="improvement", reason="faster-in-tail", time=moved(0.02), cycles=moved(0.01)),
-        r"for its strays, and yet usual times are \+2.00 % and \+1.00 % for sure",
+        r"for its outliers, although usual times are \+2.00 % and \+1.00 % for sure",
     ),
     "regression in its strays that is sure to be faster": (
         spoilt(status="regression", reason="slower-in-tail", time=moved(-0.02), cycles=None),
-        r"for its strays, and yet usual times are -2.00 % for sure",
+        r"for its outliers, although usual times are -2.00 % for sure",
     ),
     "regression within the margin": (
         spoilt(status="regression", time=moved(0.001), cycles=moved(0.002)),

@@ -164,7 +164,7 @@ def test_what_a_newer_run_has_posted_is_left(github, post, newer):
     github.log.clear()
     done = post(run_event())
     assert done.status == 0
-    assert done.out.count("left as it is, that of a newer run (https://") == 2
+    assert done.out.count("left unchanged, because a newer run wrote it (https://") == 2
     assert github.writes == []
     assert (github.bodies(), github.check_runs) == (comments, checks)
 

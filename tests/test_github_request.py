@@ -274,7 +274,7 @@ def test_an_author_who_was_a_maintainer_in_the_event_is_asked_after_all_the_same
 @pytest.mark.parametrize("answer", [{}, {"permission": 1}, {"permission": None}, {"permission": ["write"]}])
 def test_an_answer_that_is_no_permission_is_none(github, request_, answer):
     github.people["maintainer"] = answer
-    assert "something else than expected" in request_(comment_event(LINE)).failed_with(3)
+    assert "an unexpected answer" in request_(comment_event(LINE)).failed_with(3)
     assert github.dispatched == []
 
 
@@ -302,7 +302,7 @@ def test_an_event_of_another_repository_is_refused(github, request_):
 @pytest.mark.parametrize("branch", ["", "a b", "a\nb", "x" * 300])
 def test_a_default_branch_that_is_none_is_refused(github, request_, branch):
     event = {**comment_event(LINE), "repository": {"full_name": REPOSITORY, "default_branch": branch}}
-    refused(github, request_(event), "the name of no branch")
+    refused(github, request_(event), "is no branch name")
 
 
 def test_an_event_of_another_kind_is_refused(github, request_):

@@ -137,7 +137,7 @@ def test_what_is_no_report_is_refused_and_nothing_posted(github, post, change, s
         ({"size_in_bytes": 10**9}, {}, "has 1000000000 bytes"),
         ({}, {"path": ".github/workflows/other.yml"}, "is of workflow '.github/workflows/other.yml'"),
         ({}, {"event": "push"}, "started by push"),
-        ({}, {"head_sha": "main"}, "tells no commit"),
+        ({}, {"head_sha": "main"}, "has no commit"),
     ],
 )
 def test_what_is_not_that_run_s_file_is_refused(github, post, artifact, over, said):

@@ -248,7 +248,7 @@ def test_a_bare_report_is_posted_in_place_of_the_jobs(gitlab, post, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"), [("request", "PERF_MERGE_REQUEST"), ("post-static", "at GitHub alone")]
+    ("command", "said"), [("request", "PERF_MERGE_REQUEST"), ("post-static", "only at GitHub")]
 )
 def test_what_is_github_s_alone_is_refused_there(gitlab, tmp_path, harness, monkeypatch, command, said):
     for name, value in job(gitlab).items():

@@ -251,7 +251,7 @@ def test_torch_is_timed_by_the_harness_stream_alone(tmp_path):
         ("failed", "launch-refused"),
         ("measured", ""),
     ], [row.message for row in rows.values()]
-    assert "lies on cpu; expected cuda:" in rows["on_host"].message
+    assert "is on cpu; expected cuda:" in rows["on_host"].message
     # A copy into the output, which takes as long as the work, is not in the time of what returns its result.
     medians = [
         statistics.median(measurement.times_ns)

@@ -221,7 +221,7 @@ def test_cards_are_chosen_by_globs(harness, shown, globs, cards):
     [
         (["matmul.nosuch"], "matches matmul.nosuch. Cases are called as in matmul.naive@1024"),
         (["matmul.niave@1024"], "globs do. Did you mean matmul.naive@1024 or "),
-        (["--metric", "nosuch"], "matches metric nosuch."),
+        (["--metric", "nosuch"], "is called nosuch. There are: "),
         (["--card", "nosuch"], f"matches nosuch. There are: {A100.machine}, {H200.machine}."),
         (["--smallest", "0"], "not in the range"),
         (["--smallest", "-1"], "not in the range"),

@@ -191,7 +191,7 @@ REFUSED = [
         [bench()],
         (*HERE, *HIGHER),
         ExitCode.NOT_MEASURED,
-        "which less is better",
+        "and lower is better",
     ),
     ("github-action-benchmark", UNIT, (*HERE, *LOWER), ExitCode.NOT_MEASURED, "'points' is no unit that"),
     ("github-action-benchmark", [bench(name=3)], (*HERE, *LOWER), ExitCode.NOT_MEASURED, "Expected `str`"),

@@ -274,7 +274,7 @@ def test_a_name_alone_proposes_a_reference_that_its_author_completes(theirs, cal
     assert "sum" in suites
     assert call("init", "--yes", "--only", "*").status == 0
     text = Path("perf/sum/suite.py").read_text()
-    assert "    # Proposed by its name, and as it adds to one element: a sum. No body proves it" in text
+    assert "    # Proposed by its name, and because it adds to one element: a sum. No body proves it" in text
     assert "    #     return x.sum()" in text
     (line,) = call("run", "--device", "null", "--json", "--quick", "sum").json[0]["rows"]
     assert (line["row"]["status"], line["row"]["outputs"]["held_to"]) == ("measured", "nothing")
@@ -765,7 +765,7 @@ def test_a_type_of_indices_is_guessed_to_be_of_integers_and_none_of_them_is_belo
     })  # fmt: skip
     call("init", "--yes")
     written = Path("perf/f/suite.py").read_text()
-    assert "T = float, IndexT = int is a guess: no launch says a type" in " ".join(written.split())
+    assert "T = float, IndexT = int is a guess: no launch has a type" in " ".join(written.split())
     assert 'instantiate="f<float, int>"' in written
     assert 'found["indices"] = rng.integers(0, 9, (case.n,))' in written
 
@@ -1461,12 +1461,12 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
     [
         (
             triton_file("x, gain, n_cols", "y = torch.empty_like(x)", "LAUNCH(y, x, gain)", "return y"),
-            "what to give for n_cols cannot be guessed",
+            "what to pass for n_cols cannot be guessed",
         ),
         (
             triton_file("x, gain, mode", "y = torch.empty_like(x)", "y = y * 2 if mode else y",
                         "LAUNCH(y, x, gain)", "return y"),
-            "what to give for mode cannot be guessed",
+            "what to pass for mode cannot be guessed",
         ),
         (
             triton_file("x, gain", "rows, n_cols = x.shape", "y = torch.empty_like(x)",
@@ -1481,11 +1481,11 @@ def test_what_a_triton_kernel_loads_and_stores_says_what_its_function_is_given(t
         (
             triton_file("x: torch.Tensor, gain: torch.Tensor, state: quant.State", "y = torch.empty_like(x)",
                         "n_cols = state.shape[1]", "LAUNCH(y, x, gain)", "return y"),
-            "what to give for state cannot be guessed",
+            "what to pass for state cannot be guessed",
         ),
         (
             "import torch\ndef f(x: torch.Tensor, d: torch.dtype):\n    return torch.ops.mine.cast(x, d)\n",
-            "what to give for d cannot be guessed",
+            "what to pass for d cannot be guessed",
         ),
     ],
 )  # fmt: skip

@@ -467,7 +467,7 @@ def test_a_package_that_is_absent_is_why_there_is_no_share(tmp_path, monkeypatch
     [
         ("wrong", "vendor: vendor gave a wrong result: 1 of 32 elements of y are wrong"),
         ("build", "vendor: tiny.vendor does not compile."),
-        ("error", "vendor: The null device was told to fail this launch."),
+        ("error", "vendor: The null device's script makes this launch fail."),
         ("crash", "vendor: The worker process was ended by SIGSEGV"),
     ],
 )

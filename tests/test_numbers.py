@@ -94,7 +94,7 @@ def test_figures_that_belong_together():
     assert interval(0.0163, 0.0177) == "+1.63 to +1.77 %"
     assert moved(change(0.017), "slower", "faster") == "1.70 % slower (+1.63 to +1.77 %)"
     assert moved(change(-0.017), "slower", "faster") == "1.70 % faster (-1.77 to -1.63 %)"
-    assert moved(change(0.1, 5.0), "slower", "faster") == "10.0 % slower (no interval can be told)"
+    assert moved(change(0.1, 5.0), "slower", "faster") == "10.0 % slower (no interval)"
     assert effect(change(0.1, 5.0)) == "+10.0 %"
 
 

@@ -528,7 +528,7 @@ def test_a_wrong_marker_ends_the_session_before_any_test(bed, mark, words):
             "--perf-fail-on nosuch: there is no such",
         ),
         (["--perf-base=HEAD", "--benchmark-disable"], "--perf-base compares times"),
-        (["--perf-gpus=0", "--perf-base=HEAD"], "--perf-gpus and --perf-device each say where to work"),
+        (["--perf-gpus=0", "--perf-base=HEAD"], "--perf-gpus and --perf-device exclude each other"),
         (["--perf-base=nosuch"], "No commit named 'nosuch'"),
         (["--perf-base="], "No commit named ''"),
         (["--perf-base=--output=/dev/null"], "No commit named '--output=/dev/null'"),

@@ -403,7 +403,7 @@ def test_a_twin_that_comes_out_wrong_makes_all_invalid(harness, tmp_path):
         (["--margin", "2"], "is not below the tolerance"),
         (["--confidence", "20"], "not in the range"),
         (["--calibration", "."], "There is no calibration.harness in ."),
-        (["--calibration", ".", "--uncalibrated"], "contradict each other"),
+        (["--calibration", ".", "--uncalibrated"], "exclude each other"),
         (["--labels", "none.json"], "Cannot read the labels in none.json"),
         (["--labels", "text.json"], "text.json holds no labels"),
         (["--labels", "truth.json"], "expected a list of objects"),

@@ -83,7 +83,8 @@ def test_root_ends_a_job_only_after_every_workflow_would_have():
 
 
 def test_the_errors_that_are_a_programs_doing_are_those_of_the_script():
-    [(several, last)] = said("Refusals and quarantine", r"Xids\s+([\d, ]+) and (\d+) are a program's")
+    pattern = r"Xids\s+([\d,\s]+)\s+and\s+(\d+)\s+are\s+caused\s+by"
+    [(several, last)] = said("Refusals and quarantine", pattern)
     script = (FILES / "start-ephemeral.sh").read_text(encoding="utf-8")
     [known] = re.findall(r"OF_PROGRAMS=' ([\d ]+) '", script)
     assert [*several.split(", "), last] == known.split()

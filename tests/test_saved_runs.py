@@ -287,7 +287,7 @@ STATS = ("benchmarks", 1, "stats")
         ([*STATS, "iterations"], -1, [RED, "contradict each other"]),
         (STATS, KeyError, [RED, "missing required field `stats`"]),
         (["benchmarks", 1, "options"], {}, [RED, "missing required field `timer`"]),
-        (["benchmarks", 1, "fullname"], "", ["benchmark 2", "no full name"]),
+        (["benchmarks", 1, "fullname"], "", ["benchmark 2", "no fullname"]),
         (["benchmarks", 1, "fullname"], 5, ["benchmark 2", "got `int`"]),
         (["benchmarks", 1], [], ["no file of pytest-benchmark", "$.benchmarks[1]"]),
         (["benchmarks"], KeyError, ["no file of pytest-benchmark", "benchmarks"]),

@@ -318,6 +318,16 @@ def test_a_dry_run_shows_the_files_and_writes_none(repository, harness):
     assert files_of(repository) == {}
 
 
+def test_a_dry_run_needs_no_requirement(repository, harness, tmp_path, monkeypatch):
+    came_from(tmp_path, monkeypatch, None)
+    assert "--harness" in harness("ci", "init", str(repository)).failed_with(2)
+    done = harness("ci", "init", str(repository), "--dry-run")
+    assert done.status == 0
+    assert {line.removeprefix("would write").strip() for line in done.out.splitlines()} == WRITTEN
+    assert "To write them, add --harness REQUIREMENT." in done.err
+    assert files_of(repository) == {}
+
+
 def test_a_wrong_folder_is_told_before_anything_else_is_asked(harness, tmp_path):
     assert "nosuch is no folder" in harness("ci", "init", str(tmp_path / "nosuch")).failed_with(2)
 
@@ -388,7 +398,7 @@ def test_cards_that_lack_an_extra_s_device_are_left_and_told_of(repository, harn
 def test_an_extra_that_there_is_not_writes_nothing(repository, harness, names):
     done = harness("ci", "init", str(repository), "--harness", PINNED, "--with", names)
     assert done.status == 2
-    assert re.search("by the name of|'cuda' cannot be installed", done.err)
+    assert re.search("no extra for kernels called|'cuda' cannot be installed", done.err)
     assert files_of(repository) == {}
 
 

@@ -365,13 +365,13 @@ def test_waiting_for_a_card_can_be_interrupted(cards, root, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "--gpus", "null:0", "--device", "null"], "--gpus and --device each say where to work"),
+        (["run", "--gpus", "null:0", "--device", "null"], "--gpus and --device exclude each other"),
         (["run", "--gpus", "null:0,"], "Unknown cards 'null:0,': expected 'all', or cards such as 0,1"),
         (["run", "--gpus", "null:0,null"], "hold null:0 twice. Name each card once."),
         (["run", "--gpus", "what:0"], "Unknown device 'what:0'"),
         (["run", "--gpus", "null:0,null:1"], "(null) are the same hardware"),
         (["run", *TWO, "--script", "python x.py"], "a script runs on one device"),
-        (["compare", "HEAD~1", *TWO, "--with-command", "./x"], "--gpus is of no use here"),
+        (["compare", "HEAD~1", *TWO, "--with-command", "./x"], "--gpus has no effect on executables"),
     ],
 )
 def test_what_makes_no_sense_is_said(harness, cards, words, told):

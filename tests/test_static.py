@@ -345,7 +345,7 @@ def test_without_nvcc_what_a_grid_asks_for_is_said(monkeypatch):
     assert found.launch is None
     assert found.problems == (
         "Registers and residency need nvcc, which is not installed.",
-        "Its grid asks how many of its blocks stay resident, which nvcc tells.",
+        "Its grid depends on the number of resident blocks, which needs nvcc.",
     )
 
 

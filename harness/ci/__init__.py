@@ -1,3 +1,4 @@
-"""Jobs of CI: call a forge, keep one comment up to date, store results on a branch, write workflows.
-No words about a verdict, which report/ has. GitHub's own is in github/, GitLab's in gitlab/.
+"""CI jobs: call a forge, update one comment, store results on a branch, write workflows.
+
+report/ has the wording of verdicts. github/ and gitlab/ have the parts for one forge.
 """

@@ -1,7 +1,7 @@
-"""Findings of an audit of a forge's settings, which no file can hold.
+"""Findings of an audit of a forge's settings, which no file in the repository can hold.
 
-A protection that jobs with a card rely on must be there; others should. A setting that the token may not see
-is unknown, and does not count as missing.
+Some protections are required by jobs with a card; others are recommended. A setting that the token may not
+see is unknown, and does not count as missing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _UNSEEN = (401, 403, 404)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFinding:
     what: str = ""
-    """The protection; empty for the one that the check is called after."""
+    """Name of the protection; empty for the check's own name."""
     state: State
     seen: str
-    """The forge's setting, in a few words."""
+    """The forge's setting in a few words."""
     to_do: str = ""
     relied: bool = False
     """True if a job with a card must not start without the protection."""
@@ -31,24 +31,24 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The settings of one repository or project, by its forge's API."""
+    """The settings of one repository or project, read through its forge's API."""
 
     api: Api
     path_of: Callable[..., str]
     repository: str
     about: Mapping[str, Any]
-    """The forge's description of it. GitLab tells maintainers alone of some of its settings."""
+    """The forge's description of it. GitLab shows some settings only to maintainers."""
 
     @property
     def default_branch(self) -> str:
         return str(self.about.get("default_branch") or "main")
 
     def get(self, *parts: str, needs: str) -> Any:
-        """The answer. Raises ApiError."""
+        """Return the answer. Raises ApiError."""
         return self.api.get(self.path_of(self.repository, *parts), object, needs=needs)
 
     def is_there(self, *parts: str, needs: str) -> Any | None:
-        """The answer, or None where there is no such thing. Raises ApiError for what may not be seen."""
+        """Return the answer, or None if there is no such thing. Raises ApiError for a forbidden request."""
         try:
             return self.get(*parts, needs=needs)
         except ApiError as error:
@@ -59,14 +59,16 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """A protection, and how its findings are made; ``{branch}`` in its name is the default branch."""
+    """A protection, and the function for its findings. ``{branch}`` in its name is the default branch."""
 
     what: str
     find: Callable[[Asking], Iterator[AuditFinding]]
     relied: bool = False
 
     def findings(self, asking: Asking) -> Iterator[AuditFinding]:
-        """Findings on this protection unless they name another; unknown where the token may not see it."""
+        """Yield findings on this protection, or on others that they name; unknown if the token may not see
+        it.
+        """
         what = self.what.format(branch=quoted(asking.default_branch))
         try:
             for finding in self.find(asking):
@@ -79,13 +81,13 @@ class Protection:
 
 
 def audited(asking: Asking, protections: Sequence[Protection], *, relied_only: bool) -> list[AuditFinding]:
-    """The findings of all protections, or of those that jobs with a card rely on."""
+    """Return the findings of all protections, or only of those that jobs with a card require."""
     some = [each for each in protections if each.relied or not relied_only]
     return [finding for each in some for finding in each.findings(asking)]
 
 
 def should(good: object, seen: str, to_do: str, *, what: str = "") -> AuditFinding:
-    """A finding that is good, or else missing with what to do."""
+    """Return a finding that is good, or else missing with a remedy."""
     return AuditFinding(
         what=what, state="good" if good else "missing", seen=seen, to_do="" if good else to_do
     )
@@ -96,7 +98,7 @@ def missing(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
 
 
 def lines(findings: list[AuditFinding], width: int) -> Iterator[str]:
-    """A table, and below what is missing what to do about it, in lines of that width."""
+    """Yield a table, with the remedy below each missing protection, in lines of this width."""
     column = max((len(each.what) for each in findings), default=0)
     for each in findings:
         yield from wrap(

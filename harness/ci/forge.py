@@ -1,8 +1,8 @@
 """The REST API of a forge, GitHub or GitLab, as far as this project needs it.
 
-The calling process holds a token that may write, and every loaded package could read that token. So the
-client is Python's own library. A test holds that its commands load click, markupsafe, msgspec, platformdirs
-and, to post, Jinja2, and no other package.
+The calling process holds a token with write access, and every loaded package could read that token. So the
+client uses the standard library. A test checks that its commands load only click, markupsafe, msgspec,
+platformdirs and, to post, Jinja2.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Body = Mapping[str, Any] | None
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""Size of a hundred comments of the largest size, each character of them escaped."""
+"""Size of a hundred comments of the largest size with each character escaped."""
 _TIMEOUT_S = 30.0
 _TRIES = 5
 _LONGEST_PAUSE_S = 30.0
 _PATIENCE_S = 600.0
-"""Seconds to wait for rate limits, over all calls of a process."""
+"""Time to wait for rate limits, over all calls of a process, in seconds."""
 _FARTHEST_S = 366 * 86400.0
 _RATE_LIMIT_PAUSE_S = 60.0
-"""Pause where the forge does not say how long, as GitHub's documentation asks for."""
+"""Pause in seconds if the forge gives none, as GitHub's documentation requires."""
 _LOST = 0
-"""Stands in place of a status where there was no whole answer."""
+"""Replaces a status if there was no complete answer."""
 _PASSING = (_LOST, 500, 502, 503, 504)
 _AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
 _MOST_PAGES = 100
@@ -56,7 +56,9 @@ _TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 def quoted(text: str, most: int = 300) -> str:
-    """Return one line that moves no cursor and holds no command of GitHub's runner, ``##[`` or ``::``."""
+    """Return one line without terminal controls and without commands of GitHub's runner, ``##[``
+    or ``::``.
+    """
     line = " ".join(harmless(" ".join(text.split())).split())
     line = line if len(line) <= most else f"{line[: most - 3]}..."
     return line.replace("##[", "##\ufffd[").replace("::", ":\ufffd:")
@@ -68,24 +70,24 @@ class Forge:
 
     name: str
     credential: str
-    """The variable with the token."""
+    """Variable with the token."""
     credential_is: str
-    """The advice on the token's kind, for messages."""
+    """Advice on the kind of token, for messages."""
     root: str
-    """The variable with the API's address."""
+    """Variable with the API's address."""
     default_root: str
     headers: Mapping[str, str]
     updates_by: Method
-    """The method that changes an existing thing."""
+    """HTTP method that changes an existing thing."""
     permission: str
-    """The advice for a missing permission."""
+    """Advice for a missing permission."""
     renamed: str
-    """The advice for a redirect."""
+    """Advice for a redirect."""
     status_page: str
 
 
 class ApiError(RemoteError):
-    """The forge answered, and the answer is no: `status` is its HTTP status."""
+    """An error answer of the forge. `status` is its HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -93,7 +95,7 @@ class ApiError(RemoteError):
 
 
 class UnclearError(RemoteError):
-    """No answer: what was asked for may have been done, or not."""
+    """No answer, so the request may or may not have been executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, with `headers` by name in lower case; `problem` says why there is none."""
+    """An answer, with `headers` by name in lower case. `problem` is the reason if there is none."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +120,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Time and chance: tests have their own. `now` in seconds since 1970 (UTC), `jitter` from 0 to 1."""
+    """Clock and randomness, which tests replace. `now` is in seconds since 1970 (UTC), `jitter`
+    from 0 to 1.
+    """
 
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
@@ -126,13 +130,13 @@ class Waits:
 
 
 class Api:
-    """An API and a token. With `dry_run` nothing is written, and `held` has the requests that would write."""
+    """An API and a token. With `dry_run` nothing is written, and `held` collects the write requests."""
 
     def __init__(
         self, forge: Forge, root: str, token: str | None, *, waits: Waits | None = None, dry_run: bool = False
     ) -> None:
-        """Raises ConfigError for an address that is not https, and for a token that is none."""
-        # Plain http is for a server of this machine alone: that is how tests run.
+        """Prepare an API. Raises ConfigError for an address without https, and for an invalid token."""
+        # Plain http is only for a server on this machine, which tests use.
         self.forge = forge
         self.root = root.rstrip("/")
         self.dry_run = dry_run
@@ -147,7 +151,7 @@ class Api:
             )
         self._token = token
         self._loopback = _is_loopback(urlsplit(self.root).hostname or "")
-        # HTTP and HTTPS, and nothing that urllib adds to them: redirects, files, FTP, errors for a status.
+        # Only HTTP and HTTPS, without urllib's extras: redirects, files, FTP, errors for a status.
         self._opener = urllib.request.OpenerDirector()
         self._opener.add_handler(urllib.request.HTTPHandler())
         self._opener.add_handler(urllib.request.HTTPSHandler())
@@ -162,7 +166,7 @@ class Api:
         return made
 
     def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
-        """Get a document. `needs` is the permission it takes. Raises ApiError, RemoteError."""
+        """Get a document. `needs` is the required permission. Raises ApiError, RemoteError."""
         request = self._request("GET", path, query=query)
         return self._decoded(self._call(request, needs), kind, request)
 
@@ -172,10 +176,10 @@ class Api:
             request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
             response = self._call(request, needs)
             yield self._decoded(response, kind, request)
-            # Not its address: what is answered has no say in where the token goes.
+            # Not the answered address: an answer must not decide where the token goes.
             if 'rel="next"' not in response.headers.get("link", ""):
                 return
-        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: nobody can need them all.")
+        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: too many to read.")
 
     def create(
         self,
@@ -186,9 +190,9 @@ class Api:
         needs: str,
         done: Callable[[], T | None] | None = None,
     ) -> T | None:
-        """Make something once; if the answer is lost, `done` looks for it. None in a dry run.
+        """Create something once. If the answer is lost, `done` looks for it. None in a dry run.
 
-        Raises UnclearError if neither tells, ApiError, RemoteError.
+        Raises UnclearError if neither shows the result, ApiError, RemoteError.
         """
         request = self._request("POST", path, body=body)
         if self.dry_run:
@@ -210,7 +214,7 @@ class Api:
         return None if self.dry_run else self._decoded(self._call(request, needs), kind, request)
 
     def delete(self, path: str, *, needs: str) -> None:
-        """Remove something; that it is gone already is no error. Raises ApiError, RemoteError."""
+        """Delete something. It may be gone already. Raises ApiError, RemoteError."""
         request = self._request("DELETE", path)
         try:
             if not self.dry_run:
@@ -233,7 +237,7 @@ class Api:
                 response = self._fetch(_without_token(response, loopback=self._loopback), limit_bytes)
             if response.status not in (*_PASSING, 403, 429):
                 break
-            # The address is good for a minute, and storage may be too busy: another one is asked for.
+            # The address is valid for a minute, and storage may be too busy: then ask for another one.
             if tries < _TRIES:
                 self._back_off(tries)
         if response.status != 200:
@@ -242,7 +246,9 @@ class Api:
         return response.content
 
     def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> HttpRequest:
-        """A request; in a dry run one that would write is held, and the caller does not send it."""
+        """Return a request. In a dry run a write request is added to `held`, and the caller does
+        not send it.
+        """
         headers = {**self.forge.headers, **_AGENT}
         if body is not None:
             headers["Content-Type"] = "application/json; charset=utf-8"
@@ -261,11 +267,11 @@ class Api:
         redirects: bool = False,
         limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Response:
-        """Return the answer to a request, after as many tries as that takes.
+        """Return the answer to a request, after as many tries as necessary.
 
-        After a rate limit nothing was done, so any request is repeated. After a failure nobody knows, so a
-        request that must happen once, which has the number of its try in `nth`, is not repeated. Raises
-        UnclearError.
+        A rate limit means that nothing was done, so any request is repeated. After a failure the outcome is
+        unknown, so a request that must happen once is not repeated; it has the number of its try in `nth`.
+        Raises UnclearError.
         """
         tries = limited = 0
         while True:
@@ -285,7 +291,7 @@ class Api:
             self._back_off(tries)
 
     def _fetch(self, request: HttpRequest, limit_bytes: int, *, token: str | None = None) -> Response:
-        # The scheme was checked, of the root and of what a redirect leads to.
+        # The scheme was checked, for the root and for redirects.
         content = None if request.body is None else json.dumps(request.body, ensure_ascii=False).encode()
         sent = urllib.request.Request(  # noqa: S310
             request.url, content, dict(request.headers), method=request.method
@@ -300,7 +306,7 @@ class Api:
             return Response(_LOST, problem=quoted(str(error) or type(error).__name__))
 
     def _limit_s(self, response: Response, nth: int) -> float | None:
-        """Return the seconds for which a rate limit holds; None where the answer is no rate limit."""
+        """Return the duration of a rate limit in seconds; None for other answers."""
         if response.status not in (403, 429):
             return None
         after, reset = response.headers.get("retry-after"), response.headers.get("x-ratelimit-reset", "")
@@ -334,21 +340,21 @@ class Api:
             403: f"It needs {needs}: {forge.permission}",
             404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
             410: "It is gone: such things expire. Run the measurement again.",
-            422: f"{forge.name} does not take what was sent: please report this.",
+            422: f"{forge.name} rejected the request: please report this.",
             **dict.fromkeys(_REDIRECTS, forge.renamed),
         }.get(status, self._later)
         why = f" ({said})" if said else ""
         return ApiError(f"{_shown(request)} was refused with {status}{why}. {advice}", status)
 
     def _decoded(self, response: Response, kind: type[T], request: HttpRequest) -> T:
-        """JSON of a type; bytes as they are."""
+        """Return JSON as a type; bytes unchanged."""
         if kind is bytes:
             return response.content  # type: ignore[return-value]
         try:
             return decode(response.content, kind)
         except UNREADABLE as error:
             raise RemoteError(
-                f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. "
+                f"{_shown(request)} gave an unexpected answer: {quoted(str(error))}. "
                 f"Check that {self.forge.root} is that of {self.forge.name}'s REST API."
             ) from None
 
@@ -358,7 +364,9 @@ class Api:
 
 
 def check_address(url: str, setting: str) -> str:
-    """The address, which is https, or http to this machine. Raises ConfigError, which names the setting."""
+    """Return the address, which is https, or http to this machine. Raises ConfigError that names
+    the setting.
+    """
     if not _is_safe(url, loopback=True) or "?" in url or "#" in url:
         raise ConfigError(f"{quoted(url)!r} is no address such as https://forge.example: set {setting}.")
     return url
@@ -372,11 +380,11 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Return whether an address is https, or http to this machine where `loopback` allows that."""
+    """Return whether an address is https, or http to this machine if `loopback`."""
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
-        host.encode("idna")  # what looks it up does so too, and raises for a name that is none
+        host.encode("idna")  # the lookup does so too, and raises for an invalid name
     except ValueError:
         return False
     plain = loopback and parts.scheme == "http" and _is_loopback(host)
@@ -384,7 +392,7 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
 
 
 def _without_token(response: Response, *, loopback: bool) -> HttpRequest:
-    """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
+    """Return the request for a redirect. Its address is signed: a secret that no message may contain."""
     location = response.headers.get("location", "")
     if _is_safe(location, loopback=loopback):
         return HttpRequest("GET", location, _AGENT)
@@ -401,7 +409,7 @@ def _read(response: Any, limit_bytes: int, request: HttpRequest) -> bytes:
             f"What {request.method} {quoted(urlsplit(request.url).path)} answers has more than {limit_bytes} "
             "bytes: it was not read."
         )
-    if response.length:  # http.client tells of a short body only where all of it is asked for
+    if response.length:  # http.client reports a short body only if all of it is read
         raise http.client.IncompleteRead(content, response.length)
     return content
 
@@ -414,11 +422,11 @@ class _Error(msgspec.Struct):
     message: Any = ""
     errors: Any = None
     error: str = ""
-    """GitLab's word, in place of a message."""
+    """GitLab's error word, instead of a message."""
 
 
 def _message(response: Response) -> str:
-    """Return what the forge says of an error, made harmless."""
+    """Return the forge's error message, escaped."""
     try:
         error = decode(response.content, _Error)
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Measurements of a history job, from its records, for the page of its run."""
+"""Summarizes the measurements of a history job from its records, for the page of its run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.records.record_files import RunResult, read_run
 from harness.report.templates import code
 
 _MOST = 50
-"""Sentences that are shown of a kind."""
+"""Most sentences of a kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +30,18 @@ class MeasuredSuite:
     measured: int
     failed: int
     skipped: Counter[str]
-    """Cases that were left out, by reason."""
+    """Omitted cases, by reason."""
     lacking: tuple[str, ...]
     """A sentence for each kernel that lacks a package."""
 
 
 def read_measured(folder: Path) -> tuple[list[MeasuredSuite], list[str]]:
-    """Return the suites that records below a results folder measured, and why some records cannot be read."""
+    """Return the measured suites in records below a results folder, and why some records are unreadable."""
     runs: list[RunResult] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*/*.jsonl*")):
         if ".." in path.name:
-            continue  # a comparison's, which a calibration leaves too
+            continue  # a comparison's record, which a calibration leaves too
         try:
             stored = read_run(path)
         except StoreError as error:
@@ -73,7 +73,9 @@ def _measured(device: str, suite: str, runs: Sequence[RunResult]) -> MeasuredSui
 
 
 def markdown(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequence[str] = ()) -> str:
-    """Return the job's summary, with others' texts as text. `extras` are those of the job's requirements."""
+    """Return the job's summary, with untrusted texts escaped. `extras` are those of the job's
+    requirements.
+    """
     return "\n".join(_lines(found, problems, extras)) + "\n"
 
 
@@ -89,7 +91,7 @@ def _lines(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequ
         figures = f"{each.commits} | {each.measured} | {each.failed} | {left_out or 'nothing'}"
         yield f"| {code(each.device)} | {code(each.suite)} | {figures} |"
     for device, sentences in _lacking(found):
-        yield f"\n**Left out for want of a package** on {code(device)}:\n"
+        yield f"\n**Left out because of a missing package** on {code(device)}:\n"
         yield from (f"- {code(sentence)}" for sentence in sentences[:_MOST])
         if len(sentences) > _MOST:
             yield f"- and {counted(len(sentences) - _MOST, 'kernel')} more"
@@ -102,7 +104,7 @@ def _lines(found: Sequence[MeasuredSuite], problems: Sequence[str], extras: Sequ
 
 
 def warnings(found: Sequence[MeasuredSuite], problems: Sequence[str]) -> Iterator[str]:
-    """A sentence for each device on which a kernel was left out for want of a package, or a broken record."""
+    """Yield a sentence for each device that lacks packages for kernels, and for each broken record."""
     for device, sentences in _lacking(found):
         more = f" And {len(sentences) - 1} more: see the summary." if len(sentences) > 1 else ""
         yield f"{device} leaves out {counted(len(sentences), 'kernel')}: {sentences[0]}{more}"
@@ -116,6 +118,6 @@ def _lacking(found: Sequence[MeasuredSuite]) -> Iterator[tuple[str, list[str]]]:
 
 
 def brought_by(sentences: Sequence[str]) -> tuple[str, ...]:
-    """The extras whose packages these kernels lack, as far as they are packages of extras."""
+    """Return the extras that contain the packages which these kernels lack."""
     names = (re.search(r" needs (?:the package )?([A-Za-z0-9._-]+)", sentence) for sentence in sentences)
     return tuple(sorted({extra for name in names if name for extra in extras_with(name[1])[:1]}))

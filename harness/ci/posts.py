@@ -1,6 +1,6 @@
 """Posts made from the reports of jobs with a card.
 
-The author of a kernel may have written a report, so it is read strictly and must be of the forge's commits.
+A kernel's author may have forged a report, so it is read strictly and must be for the forge's commits.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ _LIGHT = (
     "A light comparison, as advice: quick sizes only, for a minute. The history measures every merged commit."
 )
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
-"""The most that all reports of a run may have."""
+"""Largest total size of a run's reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPost:
-    """A comment and a check that are ready to be posted."""
+    """A comment and a check, ready to be posted."""
 
     links: Links
     review: Review | None
     """The merged reports; None if the run left none."""
     comment: str
-    """Empty for none."""
+    """Text of the comment; empty for none."""
     check: Mapping[str, Any]
-    """A check run as GitHub has it: name, conclusion, output."""
+    """A check run in GitHub's form: name, conclusion, output."""
     key: ReportKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostOutcome:
-    """The outcome of a post; the comment is None if there was none to post."""
+    """The result of a post. The comment is None if there was none to post."""
 
     comment: Posted | None
     check: Posted
@@ -60,11 +60,11 @@ def prepared(
     strict: bool = False,
     light: bool = False,
 ) -> PreparedPost:
-    """Return the post of a run's reports, of which there is at least one.
+    """Return the post for a run's reports, at least one.
 
-    `bases` are where the commit left its branches. `unfinished` says of a conclusion what is missing, such as
-    a card; a success is neutral then. With `strict` a neutral check fails. A `light` comparison says so and
-    fails no check, unless somebody named its cases. Raises RefusedError for malformed reports.
+    `bases` are the merge bases with its branches. `unfinished` returns what is missing for a conclusion, such
+    as a card; a success is then neutral. With `strict` a neutral check fails. A `light` comparison says so
+    and fails no check, unless somebody named its cases. Raises RefusedError for malformed reports.
     """
     review = merged(reviews)
     if found := problems(review, bases=frozenset(bases), head=key.head):
@@ -85,7 +85,7 @@ def prepared(
 def without_report(
     links: Links, key: ReportKey, summary: str, *, strict: bool, light: bool = False
 ) -> PreparedPost:
-    """Return what is posted of a run that left none: a check without a verdict, and no comment."""
+    """Return the post for a run without reports: a check without a verdict, and no comment."""
     check = {
         "status": "completed",
         "conclusion": "neutral",
@@ -119,7 +119,7 @@ def read_reviews(contents: Iterable[tuple[str, bytes]], whose: str) -> dict[str,
 
 
 def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
-    """The report in a file, read strictly by `decode`. Raises RefusedError."""
+    """Return the report in a file, read strictly by `decode`. Raises RefusedError."""
     try:
         report = decode(content)
         json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
@@ -129,19 +129,19 @@ def read_report(content: bytes, name: str, decode: Callable[[bytes], T]) -> T:
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
+    """Refuse a duplicate name in an object: readers disagree on it, and no honest writer uses it."""
     names = {name for name, _ in pairs}
     if len(names) < len(pairs):
         raise ValueError("an object has a name twice.")
 
 
 def merged(reviews: Iterable[Review]) -> Review:
-    """Reports of one pair of commits from several cards, as one. Raises RefusedError where they are not."""
+    """Return the reports of several cards as one. Raises RefusedError unless all have the same commits."""
     found = list(reviews)
     if len({(review.base, review.head) for review in found}) != 1:
-        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+        raise RefusedError("The run's reports are of different commits: they are not posted.")
     if len(found) > 1 and not all(review.cards for review in found):
-        raise RefusedError("One of the run's reports has no card in it: nothing is made of them.")
+        raise RefusedError("One of the run's reports has no card in it: they are not posted.")
     cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
     if len(cards) > most:
         raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")

@@ -1,4 +1,4 @@
-"""A repository's pytest benchmarks in the job with the card: one session compares them with the base."""
+"""Runs a repository's pytest benchmarks in the job with the card: one session compares them with the base."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.system.python_module import python_module
 _TEST = re.compile(r"( *)(?:class (\w+)|(?:async )?def (test\w*))")
 _STANDARD_ERROR = 2
 _FAILED = 1
-"""pytest's exit status where tests failed; below it all is well, above it there was no whole session."""
+"""pytest's exit status for failed tests. Lower values mean success, and higher ones an incomplete session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +30,19 @@ class Tests:
     paths: tuple[str, ...]
     project: Path
     out: Path
-    """The folder for the session's records."""
+    """Folder for the session's records."""
 
 
 def compare(tests: Tests, base: str, options: Sequence[str]) -> bool:
-    """Run the session that compares every benchmark with the base. Return True if a test failed, also by a
-    verdict. Raises MeasureError if the session did not finish.
+    """Run the session that compares every benchmark with the base. Return True if a test failed.
+
+    A verdict can fail a test too. Raises MeasureError if the session did not finish.
     """
     words = (*tests.paths, "-p", "no:cacheprovider", "--perf-base", base, "--perf-gate", *options)
     variables = {
         **os.environ,
         "HARNESS_RESULTS": str(tests.out / "records"),
-        "PYTHONDONTWRITEBYTECODE": "1",  # what a session leaves behind would make the tree one with changes
+        "PYTHONDONTWRITEBYTECODE": "1",  # files that a session leaves would make the tree dirty
     }
     command = python_module("pytest", *words, packages=tests.project)
     done = subprocess.run(command, cwd=tests.project, env=variables, stdout=_STANDARD_ERROR, check=False)
@@ -53,7 +54,7 @@ def compare(tests: Tests, base: str, options: Sequence[str]) -> bool:
 
 
 def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
-    """Return the comparisons of these commits that sessions stored; none if they compared nothing."""
+    """Return the stored comparisons of these commits from sessions; none if they compared nothing."""
     try:
         found = newest_comparisons(tests.out / "records")
     except StoreError:
@@ -63,9 +64,9 @@ def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
 
 
 def places_of(tests: Tests, repository: Path, kernels: Iterable[str]) -> dict[str, SourceLine]:
-    """Return the line on which each benchmark's test begins, by the benchmark's name in a report.
+    """Return the first line of each benchmark's test, by the benchmark's name in a report.
 
-    A test that the files do not show as such, as one that is made by a plugin, is left out.
+    A test that the files do not show, such as one made by a plugin, is left out.
     """
     begins = dict(_tests_below(tests, repository))
     found: dict[str, SourceLine] = {}

@@ -1,7 +1,7 @@
-"""Packages that jobs with a card install, by hash: a base, and the packages of each extra.
+"""Packages that jobs with a card install, with hashes: a base, and the packages of each extra.
 
-The files are shipped, so no index is asked. They are parts of one resolution, by scripts/requirements.py, and
-fit together.
+The files are shipped, so no package index is asked. They come from one resolution by scripts/requirements.py
+and are compatible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.errors import StoreError, UsageError
 
 DEVICES: Mapping[str, str] = {"opengl": "opengl:0", "cpu": "cpu:0"}
-"""Extras that bring a backend of their own, and the device that a runner then measures on too."""
+"""Extras with a backend of their own, and the device that a runner then measures on too."""
 
 _FOLDER = Path(__file__).resolve().with_name("locked")
 _BASE = "measure"
@@ -26,12 +26,12 @@ _PIN = re.compile(r"[A-Za-z0-9][^\n]* \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \
 
 
 def measuring_extras() -> tuple[str, ...]:
-    """The extras that can be asked for: those that bring what a kernel needs."""
+    """Return the selectable extras: those with packages that a kernel needs."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.txt") if path.stem != _BASE))
 
 
 def chosen_extras(text: str) -> tuple[str, ...]:
-    """``tvm,opengl`` as names in order, each once; none for an empty text. Raises UsageError for others."""
+    """Return ``tvm,opengl`` as sorted names without duplicates; none for "". Raises UsageError for others."""
     names = sorted({name.strip() for name in text.split(",")} - {""})
     available = measuring_extras()
     if "cuda" in names:
@@ -41,14 +41,14 @@ def chosen_extras(text: str) -> tuple[str, ...]:
         )
     if unknown := [name for name in names if name not in available]:
         raise UsageError(
-            f"No extra of this project brings what a kernel needs by the name of {', '.join(unknown)!r}: "
+            f"This project has no extra for kernels called {', '.join(unknown)!r}: "
             f"expected some of {', '.join(available)}, with commas between them."
         )
     return tuple(names)
 
 
 def compiling(extras: Sequence[str]) -> tuple[str, ...]:
-    """Return what a job that only compiles needs of these extras, beside the compiler."""
+    """Return the packages of these extras that a compiling job needs beside the compiler."""
     return tuple(sorted({"static", *extras} & {"static", "libraries", "tvm"}))
 
 
@@ -64,13 +64,13 @@ def composed(extras: Sequence[str]) -> bytes:
 
 
 def extras_of(content: bytes) -> tuple[str, ...]:
-    """The extras that a composed file says it has and that there are; none for a file that says nothing."""
+    """Return the known extras named in a composed file; none if it names none."""
     said = re.search(rf"^{_WITH}([a-z, ]+)$", content.decode("utf-8", "replace"), re.MULTILINE)
     return tuple(name for name in said[1].split(", ") if name in measuring_extras()) if said else ()
 
 
 def extras_with(package: str) -> tuple[str, ...]:
-    """The extras that bring a package, in order."""
+    """Return the requirements of a file with their hashes, by their first lines."""
     start = f"{re.sub('[-_.]+', '-', package).lower()}=="
     return tuple(extra for extra in measuring_extras() if any(pin.startswith(start) for pin in _pins(extra)))
 
@@ -85,7 +85,7 @@ def _pins(name: str) -> dict[str, str]:
 
 
 def read_shipped(path: Path, what: str) -> bytes:
-    """A file of this package. Raises StoreError where it is missing, which calls such files `what`."""
+    """Return a file of this package. Raises StoreError, which calls it `what`, if it is missing."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A repository's own files: the cards that its workflows measure on, and what `ci init` writes."""
+"""A repository's own files: the cards for its workflows, and the files of `ci init`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ from harness.system.files import write_all
 from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
+UNKNOWN_HARNESS = (
+    "Nothing names the harness that the workflows are to install: this harness was installed from no single "
+    "commit or file. To write them, add --harness REQUIREMENT."
+)
+"""Note of a dry run."""
 LIGHT = ("--quick", "--budget", "60")
-"""Options of a light comparison in place of a card's sizes, with seconds of device time for each suite."""
+"""Options of a light comparison instead of a card's sizes: seconds of device time for each suite."""
 
 _END = r"(?![\s\S])"
-"""The end of a text; $ would let a line's end follow."""
+"""End of a text, because $ would allow a final line break."""
 _LARGEST_BYTES = 2**18
 
 Name = Annotated[str, Meta(pattern=rf"^[a-z0-9][a-z0-9-]{{0,39}}{_END}")]
 Label = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}{_END}")]
 Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|opengl|cpu|null)(:[0-9]{{1,3}})?{_END}")]
-# These two become words of a command: none begins with a dash, or holds what a shell would take for more.
+# Both become words of a command: they must not begin with a dash or contain shell syntax.
 Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]@=,-]{{0,199}}{_END}")]
 TestPath = Annotated[str, Meta(pattern=rf"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}{_END}")]
 Cases = Annotated[tuple[Pattern, ...], Meta(max_length=64)]
@@ -42,15 +47,15 @@ Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
 
 class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A card, with the cases and sizes at which it measures pull requests."""
+    """A card with the cases and sizes for measuring pull requests."""
 
     name: Name
     """Name of the job and of its artifacts."""
     labels: Annotated[tuple[Label, ...], Meta(min_length=1, max_length=16)]
-    """A runner takes the job that has all of them."""
+    """Labels of the job. A runner needs all of them."""
     device: Spec = "cuda:0"
     also: Annotated[tuple[Spec, ...], Meta(max_length=8)] = ()
-    """More devices of the host, on which the same job measures afterwards."""
+    """Further devices of the host, which the same job measures afterwards."""
     cases: Cases = ()
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
     quick: bool = False
@@ -61,23 +66,23 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return what `harness ci compare` is given."""
+        """Return the arguments of `harness ci compare`."""
         sizes = (word for size in self.sizes for word in ("--size", size))
         return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
 
 class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All cards; none is allowed, and then nothing is measured."""
+    """All cards. An empty list is allowed, and then nothing is measured."""
 
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
     pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
-    """Folders of pytest benchmarks, which measure pull requests in place of suites."""
+    """Folders of pytest benchmarks that measure pull requests instead of suites."""
     light: bool = False
     """True if pull requests are measured briefly, at the quick sizes. The result fails no check."""
 
 
 def read_fleet(path: Path) -> Fleet:
-    """The cards of a file. Raises ConfigError where it cannot be read or is not one."""
+    """Return the cards of a file. Raises ConfigError if it is unreadable or invalid."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -88,12 +93,12 @@ def read_fleet(path: Path) -> Fleet:
 
 
 def decode_fleet(content: bytes, where: str) -> Fleet:
-    """The cards of a document. Raises ConfigError, naming `where` it is from, where it is not one."""
+    """Return the cards of a document. Raises ConfigError, naming its origin `where`, if it is invalid."""
     if len(content) > _LARGEST_BYTES:
         raise ConfigError(f"{where} has {len(content)} bytes; a file of cards has at most {_LARGEST_BYTES}.")
     try:
         fleet = convert(json.loads(content, object_pairs_hook=_once), Fleet)
-    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors too
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
         raise ConfigError(f"{where} is no file of cards: {error}.") from None
     names = [card.name for card in fleet.cards]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -111,7 +116,7 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
 
 
 def check_patterns(words: Sequence[str]) -> None:
-    """Raises RefusedError unless a file of cards may name them as cases: they become words of a command."""
+    """Raise RefusedError unless a file of cards may name them as cases: they become words of a command."""
     try:
         convert(tuple(words), Cases)
     except msgspec.ValidationError:
@@ -122,7 +127,7 @@ def check_patterns(words: Sequence[str]) -> None:
 
 
 def narrowed(fleet: Fleet, words: Sequence[str]) -> Fleet:
-    """Return the fleet for these cases, if any, in place of each card's own and pytest's. Raises
+    """Return the fleet with these cases, if any, instead of each card's own and pytest's. Raises
     RefusedError.
     """
     check_patterns(words)
@@ -136,7 +141,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """Return a job's matrix, a line of JSON: spaces between words of `arguments`, commas between devices."""
+    """Return a job's matrix as a line of JSON, with spaces between arguments and commas between devices."""
     tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = fleet.cards
     if fleet.light:
@@ -154,12 +159,14 @@ def matrix_of(fleet: Fleet) -> str:
 
 
 def is_light(path: Path) -> bool:
-    """Return whether a file of cards, if there is one, asks for light comparisons. Raises ConfigError."""
+    """Return whether a file of cards, if there is one, requests light comparisons. Raises ConfigError."""
     return path.exists() and read_fleet(path).light
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs as a dict. Raises ValueError for equal keys: people read the first, parsers take the last."""
+    """Return the pairs as a dict. Raises ValueError for duplicates: people read the first,
+    parsers the last.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -177,9 +184,9 @@ COPIED = (
     "workflows/pages.yml",
     "requirements/report.txt",
 )
-"""Files below .github, here as in the repository. What measuring installs is composed beside them."""
+"""Files below .github, here as in the repository. The requirements are composed beside them."""
 STATIC = ("workflows/perf-static.yml", "workflows/perf-static-report.yml")
-"""Only where they are asked for: what compiles every pull request, and what posts what changed."""
+"""Optional files: the workflow that compiles every pull request, and the one that posts the changes."""
 MEASURE_FILE = "requirements/measure.txt"
 STATIC_FILE = "requirements/static.txt"
 HARNESS_FILE = "requirements/harness.txt"
@@ -204,24 +211,24 @@ _LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """The outcome for each file, by its path in the repository. Kept files are the repository's own."""
+    """The result for each file, by its path in the repository. Kept files are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     kept: tuple[str, ...]
     extras: tuple[str, ...]
-    """Extras that the jobs which measure install."""
+    """Extras that measuring jobs install."""
     untested: tuple[str, ...]
-    """Folders of tests that the file of cards, which is kept, does not name."""
+    """Test folders that are missing from the existing file of cards."""
     unmeasured: tuple[str, ...]
-    """Devices that these extras are for and that no card of the file of cards has."""
+    """Devices of these extras that no card in the file of cards has."""
     light: bool
-    """True if the file of cards asks for light comparisons."""
+    """True if the file of cards requests light comparisons."""
 
 
 def scaffold(
     folder: Path,
-    requirement: str,
+    requirement: str | None,
     *,
     extras: Sequence[str] | None = None,
     tests: Sequence[str] = (),
@@ -234,16 +241,17 @@ def scaffold(
 ) -> Scaffolded:
     """Write the workflows and their files below a repository's top folder, or GitLab's pipeline.
 
-    `requirement` is the harness that they install, and `package` the folder that has the files. `extras` are
-    what jobs that measure install too; None keeps those of the files there. `tests` are folders of pytest
-    benchmarks. They and `light` go into a new file of cards. With `static` each pull request is compiled on
-    GitHub's own machines. `force` overwrites files that differ, but never the file of cards or
-    .gitlab-ci.yml. With `dry_run` nothing is written.
+    `requirement` is the harness that they install; None, if it is not known, is for `dry_run`. `package` is
+    the folder of the source files. `extras` are also installed by measuring jobs; None keeps those of the
+    existing files. `tests` are folders of pytest benchmarks. They and `light` go into a new file of cards.
+    With `static` each pull request is compiled on GitHub's own machines. `force` overwrites files that
+    differ, but never the file of cards or .gitlab-ci.yml. With `dry_run` nothing is written.
 
     Raises UsageError for a wrong folder or requirement and for files in the way, ConfigError for a broken
     file of cards, and StoreError if a file cannot be written; then none is.
     """
-    check_requirement(requirement)
+    if requirement is not None or not dry_run:
+        check_requirement(requirement or "")
     check_folder(folder)
     top = ".gitlab" if gitlab else ".github"
     if extras is None:
@@ -257,7 +265,8 @@ def scaffold(
     files[f"{top}/{MEASURE_FILE}"] = composed(extras)
     if static:
         files[f"{top}/{STATIC_FILE}"] = composed(compiling(extras))
-    files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
+    if requirement is not None or not (folder / top / HARNESS_FILE).is_file():
+        files[f"{top}/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     own = (GITLAB_FILE if gitlab else FLEET_FILE).as_posix()
     kept = (own,) if (folder / own).exists() else ()
     cards = Fleet(cards=())
@@ -284,7 +293,7 @@ def scaffold(
 def _write_changed(
     folder: Path, files: Mapping[str, bytes], *, force: bool, dry_run: bool
 ) -> tuple[str, ...]:
-    """Write the files that are not there as they are to be, all of them or none, and return their names."""
+    """Write the files that are missing or differ, all or none, and return their names."""
 
     def is_there(name: str, content: bytes) -> bool:
         path = folder / name
@@ -308,7 +317,7 @@ def _write_changed(
 
 
 def check_requirement(requirement: str) -> None:
-    """Raise UsageError unless it names one commit or file: a job with a token that writes installs it."""
+    """Raise UsageError unless it names one commit or file, because a job with a write token installs it."""
     if requirement != "." and not any(form.fullmatch(requirement) for form in _PINNED):
         raise UsageError(
             f"The requirement {requirement!r} may come to mean other code, and a job that may write would "
@@ -321,10 +330,10 @@ def check_requirement(requirement: str) -> None:
 
 
 def own_requirement() -> str | None:
-    """Return the one commit or file that this harness was installed from; None otherwise.
+    """Return the single commit or file that this harness was installed from; None otherwise.
 
-    Of an editable installation it is the clone's commit, if the clone's remote has it. No index is asked: its
-    gpu-harness may be anybody's.
+    For an editable installation it is the clone's commit, if the clone's remote has it. No package index is
+    asked: anybody may own the name gpu-harness there.
     """
     try:
         recorded = distribution(_NAME).read_text("direct_url.json")
@@ -343,7 +352,7 @@ def own_requirement() -> str | None:
 
 
 def _of_clone(folder: Path) -> str:
-    """The commit of a clone as a requirement. Raises UsageError where its remote does not have it."""
+    """Return the commit of a clone as a requirement. Raises UsageError if its remote lacks it."""
     commit = ask(folder, "rev-parse", "HEAD").decode().strip()
     if not ask(folder, "branch", "--remotes", "--contains", commit).strip():
         raise UsageError(f"No branch of a remote has {commit}, which {folder} has checked out: push it.")
@@ -354,7 +363,7 @@ def _of_clone(folder: Path) -> str:
 
 
 def extras_there(folder: Path, top: str = ".github") -> tuple[str, ...]:
-    """The extras that the jobs of a repository install already, as its requirements say."""
+    """Return the extras that the jobs of a repository already install, by its requirements."""
     try:
         return extras_of((folder / top / MEASURE_FILE).read_bytes())
     except OSError:
@@ -371,16 +380,16 @@ def _example(more: Sequence[str], tests: Sequence[str], *, light: bool) -> Fleet
 
 
 def next_steps(forge: str) -> str:
-    """Return what no file can set up at a forge, ``github`` or ``gitlab``, in the order of the work."""
+    """Return the remaining manual steps at a forge, ``github`` or ``gitlab``, in order."""
     return read_shipped(Path(__file__).with_name(forge) / "next_steps.txt", "next steps").decode()
 
 
 def _shipped(package: Path, places: Mapping[str, str]) -> Mapping[str, bytes]:
-    """The files of this project that are at these places below this folder, by their new names."""
+    """Return this project's files for these places, by their new names."""
     folder = package / "ci"
 
     def place(name: str) -> Path:
-        # An installed package has copies of GitHub's, made when it was built; a checkout has the originals.
+        # An installed package contains copies from its build; a checkout has the originals.
         in_checkout = name.startswith("github/") and not (folder / "github" / "workflows").is_dir()
         return package.parent / f".{name}" if in_checkout else folder / name
 

@@ -1,4 +1,4 @@
-"""The one comment on a pull request that is kept up to date, whoever else writes there meanwhile."""
+"""Keeps one comment on a pull request up to date, even if others write there at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _ROUNDS = 6
 
 
 class StaleError(Exception):
-    """A commit is not what would be merged. Nothing is wrong: somebody pushed, merged or closed meanwhile."""
+    """The commit is no longer the one to be merged. This is no error: somebody pushed, merged or
+    closed it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +32,9 @@ class ReportKey:
     attempt: int
     head: str
     partial: bool = False
-    """True for a report of some cases, which stays beside the report of all cases."""
+    """True for a report of some cases, which has its own comment beside the full report."""
     static: bool = False
-    """True for a report of compiled kernels, which stays beside the other reports."""
+    """True for a report of compiled kernels, which has its own comment."""
 
     @property
     def marker(self) -> str:
@@ -48,26 +50,26 @@ class ReportKey:
         return f"{self.run}.{self.attempt}"
 
     def is_newer_than(self, other: ReportKey) -> bool:
-        """Return whether the other report of the same commit is older. Runs are numbered as they start."""
+        """Return whether the other report of the same commit is older. Runs are numbered by their start."""
         return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
     action: Literal["created", "updated", "left"]
-    """left: there is that of a newer run."""
+    """Action taken. left: the comment belongs to a newer run."""
     id: int | None
-    """The comment's number; None in a dry run that would create it."""
+    """Id of the comment; None in a dry run that would create it."""
     url: str = ""
 
 
 class Comment(msgspec.Struct, kw_only=True):
-    """A comment, as a forge describes it."""
+    """A comment in a forge's description."""
 
     id: int
     text: str | None = msgspec.field(name="body", default=None)
     url: str = msgspec.field(name="html_url", default="")
-    """Address of the comment; empty at GitLab, which reports none."""
+    """Address of the comment; empty for GitLab, which reports none."""
 
 
 def key_of(comment: Comment) -> ReportKey | None:
@@ -86,7 +88,7 @@ def key_of(comment: Comment) -> ReportKey | None:
 
 @dataclass(kw_only=True)
 class StickyComment:
-    """The one comment of ours on a pull request, which becomes a text that begins with the key's marker.
+    """Our single comment on a pull request. Its text begins with the key's marker.
 
     `still_current` runs before each write, and raises if the commit is no longer the head.
     """
@@ -96,26 +98,26 @@ class StickyComment:
     text: str
     still_current: Callable[[], object]
     about: str
-    """The name in messages, such as pull request 12."""
+    """Name in messages, such as pull request 12."""
     comments: str
-    """The API's path of all comments."""
+    """API path of all comments."""
     one: str
-    """The API's path of one comment, but for its number."""
+    """API path of one comment, without its id."""
     kind: type[Comment]
-    """The type that a comment is decoded as."""
+    """Type for decoding a comment."""
     ours: Callable[[Any], bool]
-    """Tells if the holder of the token wrote a comment."""
+    """Tells whether the token's owner wrote a comment."""
     needs: str
-    """The permission it takes to write there."""
+    """Permission needed to write there."""
     made: Comment | None = field(default=None, init=False)
-    """The comment that was created, which a listing need not show at once."""
+    """The new comment, which a listing may not show at once."""
     written: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self._begins = self.key.marker.partition("run=")[0]
 
     def keep(self) -> Posted:
-        """Bring it to this text. Raises ApiError, RemoteError, and what `still_current` does."""
+        """Set the comment to this text. Raises ApiError, RemoteError, and the errors of `still_current`."""
         for _ in range(_ROUNDS):
             if done := self._look():
                 return done
@@ -125,7 +127,7 @@ class StickyComment:
         )
 
     def _look(self) -> Posted | None:
-        """Look at the comments once and act; return None if another look must follow."""
+        """Read the comments once and act; return None if they must be read again."""
         found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
         ours = [found[number] for number in sorted(found)]
         if not ours:
@@ -171,7 +173,7 @@ class StickyComment:
         try:
             self.api.update(self._path(comment), {"body": self.text}, self.kind, needs=self.needs)
         except ApiError as error:
-            if error.status not in (404, 410):  # removed since it was listed
+            if error.status not in (404, 410):  # deleted since it was listed
                 raise
             self.made = None
         self.written.add(comment.id)

@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are called, so that help and listing stay instant."""
+"""The command line. Each command is imported when it is called, so that help and listing stay fast."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ COMMANDS = {
 }
 
 _MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "run", "static", "sweep"})
-"""Commands that start so many processes that a process which has imported what they need saves time."""
+"""Commands that start so many processes that forking a process with the imports done saves time."""
 
 
 def echo_json(value: Any) -> None:
@@ -59,30 +59,30 @@ def echo_json(value: Any) -> None:
 
     content = msgspec.json.format(msgspec.json.encode(value), indent=2)
     if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
-        # A question mark would be another value.
+        # A question mark would count as a different value.
         text = re.sub(r"[^\0-\x7f]", lambda found: json.dumps(found[0])[1:-1], content.decode())
         content = text.encode()
     click.echo(content)
 
 
 def tell(text: str) -> None:
-    """Tell on standard error that something is amiss."""
+    """Print a warning on standard error."""
     click.echo(f"harness: {harmless(text)}", err=True)
 
 
 def tell_lines(lines: Iterable[str]) -> None:
-    """Tell on standard error what was left out and why, each sentence once."""
+    """Print what was left out and why on standard error, each sentence once."""
     for line in dict.fromkeys(lines):
         click.echo(harmless(line, keep="\n"), err=True)
 
 
 def tell_failed(sentence: str, log: str) -> None:
-    """Tell on standard error what failed, with the evidence below it."""
+    """Print a failure with its log on standard error."""
     click.echo("\n".join(filter(None, (harmless(sentence), indent(plain_log(log), "    ")))), err=True)
 
 
 def tell_wall_time(results: Iterable[Any]) -> None:
-    """Tell on standard error how long the command took so far, and its stages, a line for each device."""
+    """Print the elapsed time and its stages on standard error, a line for each device."""
     import time
     from collections import Counter, defaultdict
 
@@ -93,14 +93,14 @@ def tell_wall_time(results: Iterable[Any]) -> None:
     for result in results:
         spent_s[result.device.spec].update(result.wall_s)
     for spec, stages in spent_s.items():
-        stages["other"] = total_s - stages.total()  # such as imports, and loading suites
+        stages["other"] = total_s - stages.total()  # for example imports, and loading suites
         told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
         where = f", {spec}" if len(spent_s) > 1 else ""
         click.echo(f"Wall time {total_s:.2f} s{where}: {told}.", err=True)
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:
-    """Print what `print_out` takes, with an empty line behind each."""
+    """Print the sheets with `print_out`, each followed by an empty line."""
     from harness.report.terminal.run_tables import print_out
 
     for sheet in sheets:
@@ -112,12 +112,12 @@ _AT_END = f"{__name__}.at_end"
 
 
 def tell_at_end(error: HarnessError) -> None:
-    """Let the command go on without what failed. `LazyGroup` tells the error when the command has ended."""
+    """Continue the command after an error, which `LazyGroup` reports at the end."""
     click.get_current_context().meta.setdefault(_AT_END, []).append(error)
 
 
 def tell_error(error: HarnessError) -> None:
-    """Tell an error on standard error, with its evidence below it."""
+    """Print an error with its log on standard error."""
     message = harmless(error.message, keep="\n")
     click.echo(f"harness: {message}", err=True)
     if error.log:
@@ -144,7 +144,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> int:
-        """Call the command, and tell what it went on without. An exit status of 0 becomes that error's."""
+        """Call the command, then report errors that it continued after. They replace an exit status of 0."""
         try:
             status = int(super().invoke(ctx) or ExitCode.FINE)
         finally:
@@ -187,7 +187,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line, or answer a shell that completes a word, and exit with its status."""
+    """Run the command line or answer a shell's completion request, and exit with its status."""
     if "_HARNESS_COMPLETE" in os.environ:
         from harness.cli.completion import complete
 
@@ -202,15 +202,15 @@ def _outliving(stream: TextIO, original: TextIO | None) -> TextIO:
     return _Outliving(
         stream.buffer,
         encoding=stream.encoding,
-        errors="replace" if stream is sys.__stdout__ else stream.errors,  # of standard error it is escaped
+        errors="replace" if stream is sys.__stdout__ else stream.errors,  # standard error escapes it
         line_buffering=stream.line_buffering,
     )
 
 
 class _Outliving(io.TextIOWrapper):
-    """Standard output or error that outlives its reader, as after `| head`.
+    """Standard output or error that survives the end of its reader, as after `| head`.
 
-    The exit status stays the command's own, which click and rich would make 1, a regression. A character that
+    The exit status stays the command's own; click and rich would make it 1, a regression. A character that
     the encoding lacks becomes a question mark. A full disk ends the command with a sentence.
     """
 
@@ -249,7 +249,7 @@ def _run() -> int:
         click.echo("harness: interrupted.", err=True)
         return ExitCode.INTERRUPTED
     except Exception:  # noqa: BLE001 - Python's own status for it, 1, would say that a kernel got slower
-        click.echo(f"harness: an error of its own, please report it:\n{traceback.format_exc()}", err=True)
+        click.echo(f"harness: an internal error, please report it:\n{traceback.format_exc()}", err=True)
         return ExitCode.NOT_MEASURED
 
 
@@ -258,7 +258,9 @@ _ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [
 
 @contextlib.contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM of a runner and SIGHUP of a terminal as Ctrl-C; a second one ends the command."""
+    """Treat SIGTERM from a runner and SIGHUP from a terminal like Ctrl-C. A second signal ends
+    the command.
+    """
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -266,7 +268,7 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
 
     before = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in before.items():
-        if handler is signal.SIG_DFL:  # what is ignored, as under nohup, stays so
+        if handler is signal.SIG_DFL:  # an ignored signal, as under nohup, stays ignored
             signal.signal(number, interrupt)
     try:
         yield

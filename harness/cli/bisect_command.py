@@ -77,7 +77,9 @@ def command(selection: options.Selection, case: str, good: str | None, bad: str,
 
 
 def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, str, str]:
-    """Case, good and bad of a change of the history, or of an event's worst. Raises UsageError."""
+    """Return case, good and bad of a change in the history, or of an event's largest change. Raises
+    UsageError.
+    """
     from harness.history.reading import read_history
     from harness.integrations.asv.conf import history_of
 
@@ -103,7 +105,7 @@ def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, 
 
 
 def _tell_merge(repository: Path, result: BisectResult) -> None:
-    """Tell how to go on in the branch of each merge that was found."""
+    """Print how to continue in the branch of each merge that was found."""
     case = in_short(result.case)
     for merge in (commit.hash for commit in result.suspects):
         if git.is_commit(repository, f"{merge}^2"):
@@ -130,7 +132,7 @@ def _bisect(
         selection = dataclasses.replace(selection, suite_from=git.resolve(repository, selection.suite_from))
     pair, chosen = _chosen(config, selection, case, *ends)
     if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
-        tell("What is not committed is not looked at.")
+        tell("Uncommitted changes are ignored.")
     settings = settings_from(config, selection, given | {"twins": False}, command="bisect")
     with BisectProgress() as observer:
         searched = touching(repository, line, pair)
@@ -145,7 +147,7 @@ def _bisect(
 def _bisect_script(
     config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
 ) -> BisectResult:
-    """Bisect a timing call of a benchmark script, which every commit runs as it is at BAD."""
+    """Bisect a timing call of a benchmark script. Every commit runs the script of BAD."""
     from harness.report.terminal.progress import BisectProgress
     from harness.run.bisect.search import Bisecting, line_of
     from harness.run.scripts.script_pairs import ScriptPairs
@@ -180,11 +182,11 @@ def _pair_devices(
     given: dict[str, Any],
     observer: CompareObserver,
 ) -> Iterator[PairDevices]:
-    """Open a single device, or a Dask cluster of this host or of somebody else."""
+    """Open a single device, or a Dask cluster of this host or an existing one."""
     devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
     if devices is not None and (scheduler or selection.device):
         other = "--scheduler" if scheduler else "--device"
-        raise UsageError(f"--devices and {other} each say where to measure: give one of them.")
+        raise UsageError(f"--devices and {other} exclude each other: give one of them.")
     if scheduler is None and devices is None:
         from harness.run.bisect.commit_pairs import OneDevice
 
@@ -192,7 +194,7 @@ def _pair_devices(
         return
     from harness.run.sweep.commit_pairs_on_cluster import DaskPairDevices
 
-    # On a cluster, what this machine's configuration says of devices means nothing.
+    # This machine's configured device has no meaning on a cluster.
     named = devices.split(",") if devices else filter(None, [selection.device])
     specs = [spec.strip() for spec in named]
     with DaskPairDevices(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as opened:
@@ -202,7 +204,7 @@ def _pair_devices(
 def _chosen(
     config: Config, selection: options.Selection, case: str, good: str, bad: str
 ) -> tuple[SuitePair, CaseId]:
-    """The suite at both ends, and the one case that is named. Raises UsageError."""
+    """Return the suite at both ends, and the named case. Raises UsageError."""
     selection = dataclasses.replace(selection, cases=(case,))
     found: dict[str, tuple[SuitePair, CaseId]] = {}
     for pair, sizes in selection.pairs(config, good, bad):
@@ -212,6 +214,6 @@ def _chosen(
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
-        raise UsageError(f"{case} is no case at {good[:10]} nor at {bad[:10]}.")
+        raise UsageError(f"{case} is no case, neither at {good[:10]} nor at {bad[:10]}.")
     some = ", ".join(each.short for _, each in list(found.values())[:6])
     raise UsageError(f"{case} names {len(found)} cases, and one is bisected: name one, of {some}.")

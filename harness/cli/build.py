@@ -1,4 +1,4 @@
-"""Kernels built without their cards, for 'check --build-only' and 'static', with an exit status."""
+"""Builds kernels without their cards, for 'check --build-only' and 'static'."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase, plan
 
 _PLACE = re.compile(r"^\S+?(?::\d+)+: ", re.MULTILINE)
-"""The place in a source that begins a compiler's message."""
+"""The source position at the start of a compiler's message."""
 _MOST_LINES = 20
-"""Lines of a compiler's words that are told: what follows an error follows from it for the most part."""
+"""Most lines of a compiler's output that are shown: later errors mostly follow from the first."""
 
 
 def build(chosen: options.Selection, archs: str) -> int:
-    """Build what is chosen for architectures, such as `sm_86,sm_90a`. Raises UsageError."""
+    """Build the selection for architectures such as `sm_86,sm_90a`. Raises UsageError."""
     wanted = wanted_archs(archs)
     if chosen.device is not None:
         raise UsageError(f"--build-only runs on no device: leave out --device {chosen.device}.")
@@ -37,14 +37,14 @@ def build(chosen: options.Selection, archs: str) -> int:
 
 
 def wanted_archs(text: str) -> list[str]:
-    """``sm_86, sm_90a``, each once. Raises UsageError for what is no architecture."""
+    """Return each architecture of a text such as ``sm_86, sm_90a`` once. Raises UsageError."""
     return list(dict.fromkeys(check_arch(each.strip()) for each in text.split(",")))
 
 
 def built(
     chosen: options.Selection, archs: Sequence[str], *, instructions: bool = False
 ) -> Iterator[tuple[BuildResult, list[PlannedCase]]]:
-    """The chosen suites, built one after the other, each with its cases."""
+    """Yield the selected suites, built one after another, each with its cases."""
     config = load_config()
     for loaded, sizes in chosen.suites(config):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
@@ -61,7 +61,7 @@ def built_suite(
     instructions: bool,
     libraries: bool = True,
 ) -> BuildResult:
-    """A suite's cases, built while a line shows how far that has come."""
+    """Build a suite's cases while a line shows the progress."""
     at = source_label(loaded.source)
     with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
         return build_only(
@@ -76,13 +76,13 @@ def built_suite(
 
 
 def tell_left_out(results: Sequence[BuildResult]) -> None:
-    """Tell on standard error what was not built, and what failed, with the compiler's words."""
+    """Print on standard error what was not built, and failures with the compiler's output."""
     rows = [row for result in results for row in result.builds]
     tell_lines(f"Not built: {row.message}" for row in rows if row.status == "not-built" and row.message)
     failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         if row.status == "failed":
-            # The same sentence names the architecture that it is about.
+            # If a sentence repeats for several architectures, it names them.
             message = row.message.replace(row.arch, "{arch}")
             failed.setdefault((row.cases[0], row.reason, message, row.log), []).append(row.arch)
     alike: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""harness calibrate: how noisy is this device?"""
+"""harness calibrate: measures how noisy this device is."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def _of_suites(
     )
     with CompareProgress() as observer:
         work = _Calibrations(selection.suites(config), selection, settings, chosen)
-        # Each card has a noise of its own, so each card measures all cases.
+        # Each card has its own noise, so each card measures all cases.
         found = measure_suites(work, len(work.suites), selection, settings.device, observer, share=False)
     return [result for _, result in found]
 
 
 @dataclass(frozen=True, slots=True)
 class _Calibrations:
-    """A calibration with the kernels of each suite; see `harness.cli.on_cards.Work`."""
+    """Calibrations with the kernels of each suite; see `harness.cli.on_cards.Work`."""
 
     suites: options.Sized[LoadedSuite]
     selection: options.Selection
@@ -125,7 +125,7 @@ class _Calibrations:
 
 
 def _shown(finished: Sequence[CalibrationResult], *, as_json: bool) -> ExitCode:
-    """Print calibrations; returns the exit status."""
+    """Print calibrations, and return the exit status."""
     from harness.report.terminal import calibrations
 
     if as_json:

@@ -1,4 +1,4 @@
-"""harness check: verify only, or build only."""
+"""harness check: verifies or builds kernels, without timing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.errors import UsageError
     "--tool",
     "tools",
     multiple=True,
-    type=click.Choice(["memcheck", "racecheck", "initcheck", "synccheck", "oclgrind"]),
+    type=options.Choice(["memcheck", "racecheck", "initcheck", "synccheck", "oclgrind"]),
     help="With --sanitize: run only this tool; repeatable.",
 )
 @options.selection

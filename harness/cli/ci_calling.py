@@ -1,4 +1,4 @@
-"""The forge that a command of harness ci calls, its token, and the texts on the page of the command's run."""
+"""The forge, token and run that a command of harness ci works with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.errors import ConfigError, HarnessError
 
 
 def warn(title: str, message: str) -> None:
-    """Warn on standard error; in a workflow as an annotation of the run."""
+    """Print a warning on standard error; in a workflow, also as an annotation of the run."""
     line = (
         workflow_events.annotation("warning", title, message)
         if workflow_events.in_workflow()
@@ -34,7 +34,7 @@ def warn(title: str, message: str) -> None:
 
 
 class Calling:
-    """The forge's API, repository and event, from options and, for those not given, from variables."""
+    """The forge's API, repository and event, from options or else from variables."""
 
     def __init__(
         self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, as_json: bool
@@ -49,7 +49,9 @@ class Calling:
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
 
     def checks(self, app: int | None) -> Checks:
-        """The check runs of an App, or of GitHub Actions. Raises ConfigError without the App's token."""
+        """Return the check runs of an App, or of GitHub Actions. Raises ConfigError without the
+        App's token.
+        """
         token = os.environ.get(_OF_APP)
         if app is None or (token is None and self.api.dry_run):
             return Checks(self.api, self.repository, app)
@@ -62,7 +64,7 @@ class Calling:
 
     @contextlib.contextmanager
     def showing(self, consequence: str, **about: Any) -> Iterator[dict[str, Any]]:
-        """Show `about` and what the block adds to it; after a StaleError its sentence and the consequence."""
+        """Show `about` and the block's additions; after a StaleError, its sentence and the consequence."""
         result = about
         try:
             yield result
@@ -71,7 +73,7 @@ class Calling:
         self.show(**result)
 
     def show(self, **result: Any) -> None:
-        """Print what was done, with its `message`, and the requests that a dry run has not sent."""
+        """Print the result with its `message`, and the requests that a dry run did not send."""
         if self._as_json:
             click.echo(line_safe({**result, "requests": [asdict(request) for request in self.api.held]}))
             return
@@ -83,7 +85,7 @@ class Calling:
 
 
 def api_of(root: str | None, *, dry_run: bool = False) -> Api:
-    """The API of GitLab in a job of GitLab's, of GitHub elsewhere."""
+    """Return the API of GitLab in a GitLab job, of GitHub elsewhere."""
     forge = GITLAB if in_pipeline() else GITHUB
     token = os.environ.get(forge.credential)
     if token is None and not dry_run:
@@ -100,7 +102,7 @@ def given(value: str | None, variable: str, option: str) -> str:
 
 
 def line_safe(value: Any) -> str:
-    """JSON in which no line is a command to the runner, although it holds what others wrote."""
+    """Return JSON in which no line is a command to the runner, although it contains untrusted text."""
     return json.dumps(value, indent=2).replace("##[", "\\u0023#[")
 
 
@@ -121,7 +123,7 @@ api_root_option = options.value(
 
 
 def with_calling(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a Calling; in a workflow, show its errors on the page of the run too."""
+    """Give a command a Calling. In a workflow, show its errors on the run's page too."""
 
     @functools.wraps(function)
     def call(**given: Any) -> None:

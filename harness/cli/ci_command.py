@@ -1,4 +1,4 @@
-"""harness ci: the commands that the workflows call. They are in ci_measure, ci_report and ci_setup."""
+"""harness ci: the commands for workflows. They are in ci_measure, ci_report and ci_setup."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def compare(selection: options.Selection, base: str, head: str, tests: tuple[str
     from harness.report.document.from_results import kernel_places, review_of
 
     if tests and selection.cases:
-        raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
+        raise UsageError("CASES and --pytest exclude each other: give one of them.")
     config = load_config()
     repository = repository_of(config)
     head = git.resolve(repository, head)
@@ -91,7 +91,7 @@ def _tell(
     selection: options.Selection,
     given: Mapping[str, Any],
 ) -> int:
-    """Write every face of a review, print its results, and return the exit status."""
+    """Write all files of a review, print its results, and return the exit status."""
     from harness.ci.gitlab.measured_pipeline import links_of_job
     from harness.report.terminal import comparison_tables
 
@@ -118,7 +118,7 @@ def _compare_tests(
     ends: tuple[str, str],
     given: Mapping[str, Any],
 ) -> int:
-    """Measure by the project's own pytest benchmarks, and report as of any comparison."""
+    """Measure with the project's own pytest benchmarks, and report them like any comparison."""
     from harness.ci import pytest_session
     from harness.cli.compare_command import repository_of
     from harness.records.imports.pytest_benchmark_files import TESTS
@@ -129,7 +129,7 @@ def _compare_tests(
     base, head = ends
     repository = repository_of(config)
     if (checked_out := git.resolve(repository, "HEAD")) != head:
-        raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
+        raise UsageError(f"pytest measures the checkout, {checked_out[:10]}: check {head[:10]} out.")
     session = pytest_session.Tests(paths=tests, project=config.root, out=given["out"].resolve())
     words = [word for size in selection.size for word in ("--perf-size", size)]
     words += ["--perf-quick"] if selection.quick else []
@@ -158,7 +158,7 @@ def _compare_tests(
 def _on_each_device(
     config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str
 ) -> tuple[list[ComparisonResult], list[LoadedSuite]]:
-    """Return the comparisons on each device and their suites at head. Raises DeviceError if none works."""
+    """Return the comparisons on each device, and their suites at head. Raises DeviceError if none works."""
     from harness.cli.compare_command import compare_pairs
     from harness.device.backends import parse_spec
     from harness.suite.planning import plan
@@ -169,11 +169,11 @@ def _on_each_device(
     specs = dict.fromkeys(settings.device.split(",")) if settings.device else {None: None}
     for spec in specs:
         if spec is not None:
-            parse_spec(spec)  # before hours are spent on the first
+            parse_spec(spec)  # before hours are spent on the first device
     for spec in specs:
         on_it = dataclasses.replace(settings, device=spec)
         try:
-            pairs = selection.pairs(config, base, head, on_broken=None)  # no report may leave a suite out
+            pairs = selection.pairs(config, base, head, on_broken=None)  # no report may omit a suite
             done = compare_pairs(pairs, selection, on_it, most_cases=LIMITS["cases"])
         except DeviceError as error:
             if len(absent) + 1 == len(specs):
@@ -191,7 +191,7 @@ def _on_each_device(
         made = (planned.kernel.source_for(backend) for planned in plan(loaded.suite, selection.cases))
         return bool(result.verdicts or result.problem) or any(made)
 
-    # A suite without a kernel for a device is compared on the others: that it is not there is no lack.
+    # A suite without kernels for a device is compared on the other devices, and its absence is no problem.
     concerned = [
         result for result, loaded in zip(results, heads, strict=True) if concerns(result, loaded)
     ] or results

@@ -112,7 +112,7 @@ def _post_to_gitlab(
 
     pipeline = measured_pipeline.pipeline_of(os.environ)
     about = {"merge_request": pipeline.merge_request, "head": pipeline.head, "pipeline": pipeline.id}
-    # As an address it is a path below the job's folder, where `out` is one.
+    # An address is a path below the job's folder, if `out` is below it.
     page = (out / "review.html").as_posix() if out and not out.is_absolute() else ""
     links = measured_pipeline.links_of_job(os.environ, page, history)
     given = given_reviews(reports) if reports else None
@@ -122,7 +122,7 @@ def _post_to_gitlab(
         )
         _write(prepared, out)
         if (review := prepared.review) is not None and out is not None:
-            # What GitLab reads of a job's artifacts.
+            # Files that GitLab reads from a job's artifacts.
             texts = {"code-quality.json": code_quality(review), "metrics.txt": openmetrics(review)}
             write_faces(out, {name: text.encode() for name, text in texts.items()})
         outcome = measured_pipeline.post(calling.api, calling.repository, pipeline, prepared)
@@ -151,8 +151,8 @@ def post_static(calling: Calling, author: str) -> None:
     """
     if calling.api.forge is GITLAB:
         raise UsageError(
-            "Static facts are posted at GitHub alone. 'harness static --base COMMIT --markdown FILE' writes "
-            "what changed, for a job's artifacts."
+            "Static facts can be posted only at GitHub. 'harness static --base COMMIT --markdown FILE' "
+            "writes what changed, for a job's artifacts."
         )
     run = workflow_events.compiled_run(calling.event, calling.repository)
     with calling.showing("So nothing of this run is shown.", head=run.head, run=run.id) as result:
@@ -164,7 +164,7 @@ def post_static(calling: Calling, author: str) -> None:
 
 
 def _write(prepared: PreparedPost, out: Path | None) -> None:
-    """Write the files of what is about to be posted, so that what the forge then refuses can be looked at."""
+    """Write the files of a post before it is sent, so that a refused post can be examined."""
     review, links = prepared.review, prepared.links
     if review is None:
         workflow_events.append_summary(f"{prepared.check['output']['summary']}\n")
@@ -194,7 +194,7 @@ def _posted(
 
 def _what(calling: Calling, posted: Posted) -> str:
     if posted.action == "left":
-        return f"left as it is, that of a newer run ({posted.url})"
+        return f"left unchanged, because a newer run wrote it ({posted.url})"
     would = "would be " if calling.api.dry_run else ""
     return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
 
@@ -228,7 +228,7 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
     """
     if calling.api.forge is GITLAB:
         raise UsageError(
-            "No comment starts anything at GitLab: start a pipeline of the default branch with the variables "
+            "At GitLab a comment starts nothing: start a pipeline of the default branch with the variables "
             "PERF_MERGE_REQUEST and PERF_COMMIT."
         )
     kind = workflow_events.kind_of(calling.event)
@@ -245,7 +245,7 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
         why = asked or "the comment is not new, not on a pull request, or no /perf line"
         calling.show(state="no-request", message=f"No request: {why}.")
         return
-    # The App's key is for the default branch's workflows, and a push is told by the pull request's own.
+    # The App's key is only for workflows of the default branch. A push is reported by the pull request's own.
     checks = None if app and kind == "pull_request" else calling.checks(app)
     started = start_measurement(calling.api, calling.repository, asked, checks)
     what = " ".join((started.commit, *started.cases))
@@ -260,7 +260,9 @@ def request(calling: Calling, automatic: str, strict: bool, app: int | None) -> 
 
 
 def _pushed(calling: Calling, automatic: str) -> workflow_events.MeasurementRequest | str:
-    """Return what a push asks for, or why it asks for nothing. Raises RefusedError, ApiError, RemoteError."""
+    """Return the measurement that a push requests, or why there is none. Raises RefusedError, ApiError,
+    RemoteError.
+    """
     if not automatic:
         return "no push is measured unasked here"
     asked = workflow_events.pushed(calling.event, calling.repository, drafts=automatic == "drafts")
@@ -277,7 +279,7 @@ def _carry_over(
     if queued is None:
         calling.show(state="no-request", message="No request: the queue waits for no check.")
         return
-    # The pull request may be merged or taken out of the queue, which then waits no more.
+    # The pull request may have been merged or removed from the queue, which then no longer waits.
     with calling.showing(f"So {queued.commit} gets no conclusion.") as result:
         carried = carry_over(calling.api, calling.checks(app), queued, strict=strict)
         message = f"{queued.commit} gets the conclusion of {carried.measured}: {carried.conclusion}."

@@ -1,4 +1,4 @@
-"""harness ci, of the repository: store, fleet, audit, init."""
+"""harness ci, for the repository itself: store, fleet, audit, init."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from harness.ci.gitlab.gitlab_api import GITLAB, in_pipeline
 from harness.ci.requirements import chosen_extras
 from harness.ci.scaffold import (
     FLEET_FILE,
+    UNKNOWN_HARNESS,
     Scaffolded,
     check_folder,
     matrix_of,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _LISTED = 20
-"""Files of a dry run of `store` that are named."""
+"""Most files of a dry run of `store` that are listed."""
 
 
 @click.command("store", short_help="Append results to the branch that keeps them.")
@@ -204,7 +205,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     check_folder(folder)
     wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
-    if not chosen:
+    if not chosen and not asked["dry_run"]:
         raise UsageError(
             "What this harness was installed from is not one commit or one file; of an editable installation "
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
@@ -213,9 +214,11 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
     if asked["gitlab"] and any(asked[name] for name in ("tests", "static", "light")):
         raise UsageError(
             "With --gitlab write '--pytest PATH' into a card's ARGUMENTS in .gitlab/perf.yml; what --static "
-            "and --light write is GitHub's."
+            "and --light write is for GitHub only."
         )
     done = scaffold(folder, chosen, extras=wanted, **asked)
+    if not chosen:
+        tell(UNKNOWN_HARNESS)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return
@@ -232,7 +235,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, as_json: boo
 
 
 def _tell_next(done: Scaffolded, *, light: bool) -> None:
-    """Tell what is to be done at GitHub, and what of it is done."""
+    """Print the next steps at GitHub, and which are done."""
     for device in done.unmeasured:
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
@@ -253,7 +256,7 @@ def _tell_next(done: Scaffolded, *, light: bool) -> None:
         )
         return
     try:
-        click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
+        click.echo(f"\nThe settings of {harmless(name)}, as 'harness ci audit' finds them:")
         _tell_audit(_audited(name, None))
-    except HarnessError as error:  # what was written is written
+    except HarnessError as error:  # the files are written already
         warn("Not audited", error.message)

@@ -1,4 +1,4 @@
-"""harness compare: two commits against each other."""
+"""harness compare: compares two commits."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
 
 
 def _without_a_card(compared: SuiteComparisons, base: str) -> str:
-    """Return how to compare kernels without a card; empty unless a card is all that every kernel lacks."""
+    """Return how to compare kernels without a card; empty unless a card is all that is missing."""
     backends = {result.device.backend for result in compared.results}
     sources = [[*kernel.sources] for head in compared.heads for kernel in head.suite.kernels]
     any_compared = any(result.verdicts for result in compared.results)
@@ -100,7 +100,7 @@ def _without_a_card(compared: SuiteComparisons, base: str) -> str:
 
 
 def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
-    """Print comparisons; returns the exit status."""
+    """Print comparisons, and return the exit status."""
     from harness.report.terminal import comparison_tables
 
     status = comparison_tables.exit_code(results, fail_on)
@@ -114,7 +114,7 @@ def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json
 def settings_from(
     config: Config, selection: options.Selection, given: Mapping[str, Any], **more: Any
 ) -> CompareSettings:
-    """Settings from the options, for the rest from the configuration, and `more`."""
+    """Return settings from the options, else from the configuration, with `more` fields."""
     from harness.run.compare_settings import CompareSettings
 
     shared = executable_options.shared_settings(config, selection, given)
@@ -129,12 +129,12 @@ def settings_from(
 
 
 class SuiteComparisons(NamedTuple):
-    """The comparisons of the suites that were asked for, in order."""
+    """The comparisons of the selected suites, in order."""
 
     results: list[ComparisonResult]
-    """A result for each suite and card; fewer where it was interrupted."""
+    """A result for each suite and card; fewer after an interrupt."""
     heads: list[LoadedSuite]
-    """The suite at head, for each result."""
+    """The suite at head for each result."""
 
 
 def compare_toolchains(
@@ -150,7 +150,9 @@ def compare_toolchains(
     from harness.suite.planning import SuitePair
 
     if executable_options.are_given(given):
-        raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
+        raise UsageError(
+            "--toolchain compares suites, and --with-command compares executables: give one of them."
+        )
     cases = tuple(rest)
     if commit is not None and ".." in commit:
         raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
@@ -176,7 +178,7 @@ class _Comparisons:
         return [planned for side in self._plans(suite, device) for planned in side]
 
     def _plans(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], list[PlannedCase]]:
-        """Return the cases of base and of head that are asked for."""
+        """Return the selected cases of base and of head."""
         pair, sizes = self.pairs[suite]
         quick = self.selection.quick or device.kind != "gpu"
         return pair.plans(self.selection.cases, sizes, quick=quick)
@@ -220,7 +222,7 @@ def compare_pairs(
 
 
 def commits_of(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:
-    """BASE, HEAD or None for the working tree, and CASES."""
+    """Return BASE, HEAD (None for the working tree), and CASES."""
     repository = repository_of(config)
     if ".." in base:
         base, _, head = base.replace("...", "..").partition("..")

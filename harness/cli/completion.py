@@ -1,4 +1,4 @@
-"""Completion in the shell of cases, sizes, devices and commits. An error completes nothing."""
+"""Shell completion of cases, sizes, devices and commits. After an error there are no suggestions."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from harness.suite.loader import KnownSuite
 
 VARIABLE = "_HARNESS_COMPLETE"
-"""click's: what the shell asks for, such as bash_complete."""
+"""click's variable for the shell's request, such as bash_complete."""
 _RECENT = 30
 _PACKAGES = {"opencl": "pyopencl", "opengl": "moderngl"}
 _SAFE = re.compile(r"[\w./@,=:+~^-]*\Z")
-"""A branch may be called anything, and the shell runs what is accepted."""
+"""Words that are safe to suggest. A branch can have any name, and the shell interprets an accepted word."""
 
 Offered = Iterator[tuple[str, str]]
-"""Words, each with what it means or nothing."""
+"""Words with their explanations, which may be empty."""
 
 
 class _Bash(BashComplete):
-    """click's own splits words where bash does, at @, : and = too, of which cases and devices are full."""
+    """Bash completion that splits words like bash, also at @, : and =, which cases and devices contain."""
 
     def source(self) -> str:
         return Path(__file__).with_name("completion.bash").read_text(encoding="utf-8") % self.source_vars()
 
 
 def complete(command: click.Command) -> int:
-    """Answer a shell: print what it sources, or what it may offer. Returns the exit status."""
+    """Answer a shell with code to source, or with suggestions. Return the exit status."""
     add_completion_class(_Bash)
-    with contextlib.redirect_stderr(io.StringIO()):  # it would stand in the middle of what is being typed
+    with contextlib.redirect_stderr(io.StringIO()):  # it would appear in the middle of the input
         try:
             return shell_complete(command, {}, "harness", VARIABLE, os.environ[VARIABLE])
         except Exception:  # noqa: BLE001 - likewise
@@ -68,7 +68,9 @@ def _completer(
 
 @_completer
 def cases(_: click.Context, begun: str) -> Offered:
-    """Suites, kernels with their suite's name, and after an @ sizes; bare kernels where nothing else fits."""
+    """Yield suites, kernels with their suite's name, and sizes after an @; bare kernels if nothing else
+    matches.
+    """
     return _cases(_suites(), begun)
 
 
@@ -88,8 +90,8 @@ def ladders(_: click.Context, begun: str) -> Offered:
 
 @_completer
 def sizes(context: click.Context, _: str) -> Offered:
-    """Sizes of the suites that the cases typed so far belong to."""
-    suites, names = _suites(), list(context.args)  # nothing is parsed before an option without its value
+    """Yield sizes of the suites that the typed cases belong to."""
+    suites, names = _suites(), list(context.args)  # options without their value prevent parsing
     for argument in ("cases", "rest", "kernel"):
         given = context.params.get(argument) or ()
         names += [given] if isinstance(given, str) else given
@@ -99,7 +101,7 @@ def sizes(context: click.Context, _: str) -> Offered:
 
 @_completer
 def devices(_: click.Context, __: str) -> Offered:
-    """Devices that can be listed without asking a driver."""
+    """Yield devices that can be listed without a driver call."""
     from importlib.util import find_spec
 
     cards = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
@@ -111,13 +113,13 @@ def devices(_: click.Context, __: str) -> Offered:
 
 @_completer
 def commits(_: click.Context, begun: str) -> Offered:
-    """HEAD, branches, tags and recent commits; after BASE.. too."""
+    """Yield HEAD, branches, tags and recent commits; after BASE.. too."""
     return _commits(begun)
 
 
 @_completer
 def commits_then_cases(context: click.Context, begun: str) -> Offered:
-    """The first word may be a commit, unless BASE..HEAD has named both."""
+    """Yield commits for the first word, and then cases, unless BASE..HEAD names both commits."""
     if not context.params.get("rest") and ".." not in (context.params.get("base") or ""):
         yield from _commits(begun)
     yield from _cases(_suites(), begun)

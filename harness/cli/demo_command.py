@@ -1,4 +1,4 @@
-"""harness demo: recorded measurements of real cards, shown by the commands that a user would type."""
+"""harness demo: shows recorded measurements of real cards with the usual commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OVERVIEW = ".asv/html/harness/index.html"
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A command that the demonstration runs, and a sentence that says what its output shows."""
+    """A command of the demonstration, and a sentence on its output."""
 
     shows: str
     command: tuple[str, ...]
@@ -72,7 +72,7 @@ SCREENS = (
     Screen("Pages: the history of CUDA.jl for a browser; the pages need no server.", ("publish",)),
 )
 PAGES = ("pull-request/review.html", _OVERVIEW)
-"""Pages that the screens leave, the first to look at first."""
+"""Pages that the commands write, in viewing order."""
 _NEXT = (
     ("with CUDA, Triton or OpenCL kernels", ("harness init", "harness compare HEAD~1 --suite-from .")),
     ("with a benchmark script", ("harness compare HEAD~1 HEAD --script 'python bench.py'",)),
@@ -93,7 +93,7 @@ def command(folder: Path | None, no_open: bool) -> int:
     It needs no GPU, compiler, network or repository.
     """
     place = _unpacked(folder)
-    git.resolve(place, "HEAD")  # without git the second screen would fail, with words about a repository
+    git.resolve(place, "HEAD")  # without git the second command would fail with a message about a repository
     _say(_OPENING)
     with _inside(place):
         for number, screen in enumerate(SCREENS, 1):
@@ -111,7 +111,7 @@ def command(folder: Path | None, no_open: bool) -> int:
 
 
 def _unpacked(folder: Path | None) -> Path:
-    """Write the packed data into a folder, by default a temporary one. Returns its absolute path."""
+    """Write the packed data into a folder, by default a temporary one. Return its absolute path."""
     place = folder.absolute() if folder else Path(tempfile.gettempdir())
     begun = False
     try:
@@ -124,9 +124,9 @@ def _unpacked(folder: Path | None) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         begun = True
         _write(files("harness.cli") / "demo_data", place)
-        (place / "git").rename(place / ".git")  # git commits no folder of that name
+        (place / "git").rename(place / ".git")  # git cannot commit a folder of that name
     except OSError as error:
-        if begun:  # nothing else was there, and half of the data would be in the way of the next try
+        if begun:  # remove a partial copy, which would prevent the next try
             shutil.rmtree(place, ignore_errors=True)
         raise StoreError(
             f"Cannot write the demonstration's data into {place}: {error.strerror or error}. Name another "
@@ -136,7 +136,7 @@ def _unpacked(folder: Path | None) -> Path:
 
 
 def _write(packed: Traversable, folder: Path) -> None:
-    """Copy files and folders, but not their permissions: an installation may be read-only."""
+    """Copy files and folders without permissions, because an installation may be read-only."""
     for each in packed.iterdir():
         target = folder / each.name
         if each.is_dir():
@@ -148,7 +148,7 @@ def _write(packed: Traversable, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[None]:
-    """Let commands see this current folder, and none of the user's settings for another project."""
+    """Run commands in this folder, without the user's settings for another project."""
     before, variables = Path.cwd(), dict(os.environ)
     for name in VARIABLES - {"HARNESS_CACHE_DIR"}:
         os.environ.pop(name, None)
@@ -161,7 +161,7 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _show(number: int, screen: Screen) -> int:
-    """Say what a command shows, run it, and return its exit status."""
+    """Print what a command shows, run it, and return its exit status."""
     _say(f"{number}. {screen.shows}")
     click.echo(f"$ {shlex.join(['harness', *screen.command])}")
     status = int(cli.main(screen.command, standalone_mode=False) or ExitCode.FINE)
@@ -170,7 +170,7 @@ def _show(number: int, screen: Screen) -> int:
 
 
 def _open(page: Path) -> bool:
-    """Open a page for somebody at a terminal who has windows. Returns True if a browser took it."""
+    """Open a page if the user has a terminal and a display. Return True if a browser took it."""
     has_windows = sys.platform != "linux" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     return sys.stdout.isatty() and has_windows and webbrowser.open(page.as_uri())
 

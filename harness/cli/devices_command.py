@@ -1,4 +1,4 @@
-"""harness devices: what this machine can measure on."""
+"""harness devices: lists the devices of this machine."""
 
 from __future__ import annotations
 

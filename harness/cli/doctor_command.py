@@ -1,4 +1,4 @@
-"""harness doctor: is this machine fit to judge performance, and what to do about it."""
+"""harness doctor: checks if this machine can judge performance, and what to change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(device: str | None, as_json: bool) -> int:
 
 
 def _lines(findings: Sequence[CheckResult], width: int) -> Iterator[str]:
-    """A block a group: mark, status, id, what was found; below it what to do."""
+    """Yield the lines of each group: mark, status, id and finding, with the remedy below."""
     id_width = max(len(finding.id) for finding in findings)
     for group, members in groupby(findings, lambda finding: finding.group):
         yield click.style(group, bold=True)
@@ -65,7 +65,7 @@ def _lines(findings: Sequence[CheckResult], width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of a text, its own line breaks kept; a long path or command is not broken."""
+    """Return the wrapped lines of a text, with its own line breaks; long paths and commands stay whole."""
     return [
         line
         for paragraph in text.splitlines()

@@ -1,4 +1,4 @@
-"""Options by which `harness compare` runs benchmark executables in the place of suites."""
+"""Options of `harness compare` for benchmark executables instead of suites."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ options_of_executables = options.together(
 
 
 def are_commands(given: Mapping[str, Any]) -> bool:
-    """Return whether commands of executables are given."""
+    """Return whether the options name commands of executables."""
     return any(given.get(name) for name in _GIVEN)
 
 
 def are_given(given: Mapping[str, Any]) -> bool:
-    """Return whether executables are to be compared. Raises UsageError for their options without them."""
+    """Return whether to compare executables. Raises UsageError for their options without a command."""
     if are_commands(given):
         return True
     for name, option in (("build_command", "--build-command"), ("format_", "--format"), ("suite", "--suite")):
@@ -62,7 +62,9 @@ def are_given(given: Mapping[str, Any]) -> bool:
 
 
 def shared_settings(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of CompareSettings and ExecutablesSettings alike; without what a command has no option for."""
+    """Return the common fields of CompareSettings and ExecutablesSettings for which the command
+    has options.
+    """
     named = {"margin": "margin", "tolerance": "tolerance", "confidence": "confidence", "budget": "budget_s"}
     return {field: given[name] for name, field in named.items() if name in given} | {
         "device": selection.device or config.device,
@@ -76,7 +78,7 @@ def shared_settings(config: Config, selection: options.Selection, given: Mapping
 def compare(
     config: Config, selection: options.Selection, ends: Ends, given: Mapping[str, Any]
 ) -> list[ComparisonResult]:
-    """Compare the executables that the options name, one after another."""
+    """Compare the executables in the options, one after another."""
     from harness.report.terminal.progress import CompareProgress
     from harness.run.executables.compare_executables import ComparingExecutables, ExecutablesSettings
     from harness.run.executables.executable_build import name_of
@@ -110,7 +112,7 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
     of_suites = {"--size": selection.size, "--quick": selection.quick, "--gpus": selection.gpus}
     for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
-            raise UsageError(f"{option} is of no use here: an executable's own options say what it measures.")
+            raise UsageError(f"{option} has no effect on executables: use the executable's own options.")
     if given["with_command"] and (given["base_command"] or given["head_command"]):
         raise UsageError("--with-command runs both sides: leave out --base-command and --head-command.")
     if len(given["base_command"]) != len(given["head_command"]):
@@ -131,9 +133,9 @@ class Ends(NamedTuple):
     """The two sides of a comparison of executables, and its cases."""
 
     repository: Path | None
-    """The repository; None without commits, when the source of the executables is unknown."""
+    """The repository; None without commits, if the source of the executables is unknown."""
     commits: tuple[str | None, str | None] = (None, None)
-    """Base and head; None is the working tree."""
+    """Base and head; None means the working tree."""
     cases: tuple[str, ...] = ()
 
     @property
@@ -144,7 +146,7 @@ class Ends(NamedTuple):
 def _executables(
     config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
-    """Base and head of each executable, built and ready to run."""
+    """Return base and head of each executable, built and ready to run."""
     from harness.run.executables.executable_build import Executable, source_at
 
     if given["base_command"]:
@@ -171,7 +173,7 @@ def at_commits(
     build: str | None,
     tell: Callable[[str], None],
 ) -> list[list[Executable]]:
-    """Put the files of each side's commit into `place`, and build them; returns the commands at each side."""
+    """Put the files of each side's commit into `place`, build them, and return the commands of each side."""
     from harness.run.executables.executable_build import Executable, built, put_files, source_at
     from harness.run.executables.side_code import SideFolders
 
@@ -180,7 +182,7 @@ def at_commits(
         files = place / side
         put_files(repository, commit, files)
         folder = files / config.root.resolve().relative_to(repository.resolve())
-        folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
+        folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it; then its command fails
         others = repository, *(place / other for other in commits if other != side)
         folders = SideFolders(side, files, folder, others)
         problem = None

@@ -1,4 +1,4 @@
-"""The common part of check and run: suites in, rows out, an exit status."""
+"""The common part of check and run: measures suites, prints rows, returns an exit status."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Runs:
         return self._divided(suite, device)[0]
 
     def _divided(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], dict[str, list[str]]]:
-        """Return the cases to run on a device, and the kernels that are for other backends, by those."""
+        """Return the cases to run on a device, and the kernels for other backends, by backend."""
         loaded, sizes = self.suites[suite]
         quick = self.chosen.quick or device.kind != "gpu"
         return divided(plan(loaded.suite, self.chosen.cases, sizes, quick=quick), self.chosen.cases, device)
@@ -83,7 +83,7 @@ def execute(
         measure=measure,
         timeout_s=chosen.timeout or config.timeout_s,
         seed=chosen.seed,
-        library=not no_library and max_launch_ms is None,  # a library launches as it likes
+        library=not no_library and max_launch_ms is None,  # a library decides its own launches
         max_launch_ms=max_launch_ms,
         busy=busy,
         results=None if no_save else results or config.results_folder,
@@ -98,7 +98,7 @@ def execute(
 
 
 def show(finished: Sequence[RunResult], chosen: options.Selection, *, timed: bool) -> int:
-    """Print runs, or have them as JSON; returns the exit status."""
+    """Print runs as tables or JSON, and return the exit status."""
     if chosen.as_json:
         echo_json([_as_json(result) for result in finished])
     else:
@@ -114,7 +114,7 @@ def show(finished: Sequence[RunResult], chosen: options.Selection, *, timed: boo
 
 
 def _show(result: RunResult, *, timed: bool) -> None:
-    """Print the tables of one suite, and tell on standard error what they leave out."""
+    """Print the tables of one suite, and report omissions on standard error."""
     if result.rows:
         show_sheets(run_tables(result) if timed else [check_table(result)])
     tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
@@ -139,7 +139,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
 
 
 def tell_result(result: RunResult, interrupted: str) -> None:
-    """Tell on standard error what failed, with its evidence, the record, and what an interrupted run left."""
+    """Print failures with logs, the record, and what an interrupted run left, on standard error."""
     for row in result.rows:
         if row.status == "failed":
             tell_failed(f"{row.case} failed ({row.reason}): {row.message}", row.log)

@@ -1,4 +1,4 @@
-"""harness history: what changed over the commits, and what did it."""
+"""harness history: shows what changed over the commits, and which commit or card caused it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def command(
 
 
 def _position(history: History, repository: Path, since: str) -> int:
-    """Position of the newest commit not after a commit or date; -1 where all are. Raises UsageError."""
+    """Return the position of the newest commit that is not after a commit or date; -1 if all are. Raises
+    UsageError.
+    """
     commits = history.commits
     try:
         at = dt.datetime.fromisoformat(since)
@@ -147,7 +149,7 @@ def _position(history: History, repository: Path, since: str) -> int:
 
 
 def _decision(history: History, accepted: str, root: Path, given: Mapping[str, Any]) -> Decision:
-    """The decision to write down. Raises UsageError where there is no such regression, or no reason given."""
+    """Return the decision to store. Raises UsageError for an unknown regression, or without a reason."""
     from harness.history.triage import WORSE, Decision
 
     events = {each.id: each for each in history.events if each.kind in WORSE}
@@ -157,12 +159,12 @@ def _decision(history: History, accepted: str, root: Path, given: Mapping[str, A
         open_ids = ", ".join(each.id for each in history.events if each.is_open) or "none"
         raise UsageError(f"No regression has the id {accepted}. Open ones: {open_ids}.")
     if not given["reason"]:
-        raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
+        raise UsageError("--acknowledge needs --reason: a reviewer needs to know why.")
     if not (author := given["author"] or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
     case, card, last = None, None, -1
     if event is not None:
-        # A drift is no commit's: where it began nothing else became worse.
+        # A drift has no commit: nothing else became worse where it began.
         is_drift = event.kind == "drift"
         case, last = (event.cases[0], event.good) if is_drift else (None, event.common[-1])
     elif change is not None:

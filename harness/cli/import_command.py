@@ -1,4 +1,4 @@
-"""harness import: files of other harnesses as records."""
+"""harness import: turns files of other harnesses into records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
 @click.command("import")
 @click.argument(
     "harness",
-    type=click.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
+    type=options.Choice((*options.FORMATS.choices, "csv", "github-action-benchmark", "bencher", "asv")),
 )
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(path_type=Path))
 @options.commit("--commit", help="The measured commit; default: the one that the file names, else HEAD.")
@@ -37,7 +37,7 @@ _UNWATCHED = "Nothing here was verified or watched: the figures are the executab
 @options.value("--machine", "NAME", "Folder of records of this card or host; default: made from its name.")
 @click.option(
     "--better",
-    type=click.Choice(("higher", "lower")),
+    type=options.Choice(("higher", "lower")),
     help="Better direction of github-action-benchmark's results; data.js contains it.",
 )
 @options.path("--results", "Folder for records; default: the project's.")
@@ -97,7 +97,7 @@ def _import_asv(results: Path | None, *, as_json: bool) -> None:
 def _read(
     harness: Format, paths: Sequence[Path], commit: str | None, suite: str | None, better: Better | None
 ) -> list[ImportedFile]:
-    """Read all files, before anything is written."""
+    """Read all files before writing anything."""
     from harness.records.imports.imported_files import read_for_import
 
     read: list[ImportedFile] = []
@@ -162,7 +162,7 @@ def _import_files(
 
 
 def _of_known_commits(repository: Path, read: Sequence[ImportedFile]) -> list[ImportedFile]:
-    """Leave out what histories have of commits that the repository lacks, and tell of them."""
+    """Drop commits that the repository lacks from histories, and report them."""
     often = Counter(file.path for file in read)
     known = [
         file
@@ -181,7 +181,7 @@ def _of_known_commits(repository: Path, read: Sequence[ImportedFile]) -> list[Im
 
 
 def _print_imported(written: Sequence[ImportedRun]) -> None:
-    """Print the rows of each record; of a history of commits how many records there are."""
+    """Print the rows of each record; for a history of commits, the number of records."""
     from harness.report.terminal.run_tables import imported_table, print_end, print_out
     from harness.run.importing import reasons_of
 

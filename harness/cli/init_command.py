@@ -1,4 +1,4 @@
-"""harness init: suites and benchmark files for a repository's own kernels."""
+"""harness init: writes suites and benchmark files for a repository's own kernels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from harness.init.written_files import Written
 
 _SHOWN = 3
-"""Most kernels that are listed for each reason of leaving them out; --json has all."""
+"""Most kernels listed for each reason to leave them out; --json has all."""
 _SHOWN_BENCHMARKS = 8
-"""Most commands that are listed for the project's own benchmarks."""
+"""Most commands listed for the project's own benchmarks."""
 _SHOWN_SUITES = 24
-"""Most suites that are listed."""
+"""Most suites listed."""
 _MOST = 12
-"""Most suites that are written without a question; of more, only those with a known reference."""
+"""Most suites written without a question. If there are more, only those with a known reference
+are written."""
 
 
 @click.command("init")
@@ -39,7 +40,7 @@ _MOST = 12
 @options.value(
     "--harness",
     "REQUIREMENT",
-    "With --ci: what the workflows install, as in 'harness ci init'.",
+    "With --ci: the harness that the workflows install, as in 'harness ci init'.",
     to="requirement",
 )
 @options.value("--suites", "FOLDER", "Folder for the suites; default: perf.")
@@ -96,7 +97,7 @@ def command(
         return ExitCode.FINE if proposed or has_benchmarks else ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
-    if not only and not (as_json and dry_run):  # which lists all of them
+    if not only and not (as_json and dry_run):  # it lists all of them
         chosen = _few(chosen, has_benchmarks=has_benchmarks)
     if not chosen:
         return ExitCode.FINE
@@ -114,7 +115,7 @@ def command(
 
 
 def _show_beside(folder: Path, below: str, own: Path | None) -> None:
-    """Print how the kernels are measured beside the project's own configuration of asv, or benchmarks."""
+    """Print how to measure the kernels beside the project's own asv configuration or benchmarks."""
     asv = "asv run; "
     if own:
         results = f"{below}/.asv/results"
@@ -126,21 +127,23 @@ def _show_beside(folder: Path, below: str, own: Path | None) -> None:
 
 
 def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
-    """Write the workflows, and tell which files these are."""
-    from harness.ci.scaffold import COPIED, own_requirement, scaffold
+    """Write the workflows, and return their files."""
+    from harness.ci.scaffold import COPIED, UNKNOWN_HARNESS, own_requirement, scaffold
 
     asked = requirement or own_requirement()
+    if dry_run:
+        if not asked:
+            tell(UNKNOWN_HARNESS)
+        return tuple(f".github/{name}" for name in COPIED)
     if not asked:
         raise UsageError(
             "--ci: what the workflows are to install is not known. Say it with --harness REQUIREMENT."
         )
-    if dry_run:
-        return tuple(f".github/{name}" for name in COPIED)
     return scaffold(folder, asked, force=force).written
 
 
 def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
-    if not only or not proposed:  # then what was left out says why
+    if not only or not proposed:  # the omitted files then say why
         return list(proposed)
     for pattern in only:
         if not any(fnmatchcase(suite.name, pattern) for suite in proposed):
@@ -150,7 +153,7 @@ def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGu
 
 
 def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """The suites that are wanted, as typed at the terminal; all of them where there is none."""
+    """Return the suites that the user selects at the terminal; all of them without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         tell("no terminal to ask at: writing every suite that is proposed, as with --yes.")
         return proposed
@@ -161,15 +164,15 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
 
 
 def _few(proposed: list[SuiteGuess], *, has_benchmarks: bool) -> list[SuiteGuess]:
-    """Return the suites; of dozens, those with a reference. Raises UsageError where nothing is left."""
+    """Return the suites; of dozens, only those with a reference. Raises UsageError if none is left."""
     understood = [suite for suite in proposed if suite.held_to != "base"]
     if len(proposed) <= _MOST or len(understood) == len(proposed):
         return proposed
     told = f"{len(proposed)} suites are proposed"
     if not understood and not has_benchmarks:
         raise UsageError(
-            f"{told}, and of none could it be told what is computed. Choose some with --only NAME: their "
-            "outputs are held to base's."
+            f"{told}, and what they compute is unknown. Choose some with --only NAME: their "
+            "outputs are compared with base's."
         )
     tell(f"{told}: writing the {len(understood)} with a reference. --only NAME writes others.")
     return understood
@@ -187,7 +190,7 @@ def _show_files(repository: Repository) -> None:
 
 
 def _show_benchmarks(benchmarks: Sequence[OwnBenchmark]) -> None:
-    """Print the commands that measure the project's own benchmarks as they are."""
+    """Print the commands that measure the project's own benchmarks unchanged."""
     measured = [each for each in benchmarks if each.command]
     if measured:
         click.echo("\nBenchmarks that the project has, and the commands that measure them as they are:")
@@ -223,8 +226,10 @@ def _and_more(names: Sequence[str]) -> str:
 def _show_kernels(
     proposed: Sequence[SuiteGuess], left: Sequence[LeftOut], measured_in: str, *, other: bool
 ) -> None:
-    """Print the suites and the kernels left out. `measured_in` is the folder whose suites measure all of it
-    already; with `other` findings, a repository without kernels needs no word on these.
+    """Print the suites, and the kernels left out.
+
+    `measured_in` is a folder whose suites already measure everything. With `other` findings, nothing is said
+    about a repository without kernels.
     """
     if not proposed and measured_in:
         click.echo(f"The suites in {measured_in} measure every kernel that was found.")
@@ -258,7 +263,7 @@ def _show_kernels(
 
 
 def _show_executables(executables: Sequence[tuple[str, str, int]]) -> None:
-    """C++ benchmarks, a line each file; of many files, a line for all of those of one form."""
+    """Print C++ benchmarks, a line for each file; of many files, a line for each form."""
     by_form: dict[str, list[tuple[str, int]]] = {}
     for file, whose, count in executables:
         by_form.setdefault(whose, []).append((file, count))
@@ -284,13 +289,14 @@ def _show_written(
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
     if done.differs:
-        click.echo("What differs was left as it is; --force overwrites it.")
+        click.echo("Files that differ were left as they are; --force overwrites them.")
     if not repository.top:
         click.echo("Not a git repository: 'harness run' works, and comparing commits needs git (git init).")
     by_base = [suite.name for suite in chosen if suite.held_to == "base"]
     if by_base:
         click.echo(
-            f"Held to base's outputs in harness compare, until you write a reference(): {', '.join(by_base)}."
+            f"Compared with base's outputs in harness compare, until you write a reference(): "
+            f"{', '.join(by_base)}."
         )
     if repository.top and not dry_run and (unignored := _unignored_results(repository.folder)):
         click.echo(f"Results will lie in {unignored}, which git does not ignore: name .asv/ in .gitignore.")
@@ -300,7 +306,7 @@ def _show_written(
 
 
 def _unignored_results(folder: Path) -> str:
-    """Return the project's own results folder `.asv` if git does not ignore it; otherwise an empty text."""
+    """Return the project's results folder `.asv` if git does not ignore it; else ""."""
     from harness.config import load_config
     from harness.errors import GitError
     from harness.system import git

@@ -1,4 +1,4 @@
-"""harness judge: files of pytest-benchmark, or of another harness, of two commits."""
+"""harness judge: judges files of pytest-benchmark or another harness from two commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDES = ("--base", "--head")
 
 
 class _Greedy(click.Command):
-    """A command whose --base and --head take all words up to the next option, as a glob leaves them."""
+    """A command whose --base and --head take all words up to the next option, such as an expanded glob."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []

@@ -1,4 +1,4 @@
-"""harness list: suites, kernels and sizes."""
+"""harness list: lists suites, kernels and sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(
     else:
         for loaded, kernels in listed:
             _print(loaded.suite, kernels)
-    # Once all is shown: whether every kernel's source, its function and its prelude are there.
+    # After the listing, check that each kernel's source, function and prelude exist.
     missing = [
         loaded.explained(f"{loaded.suite.name}{of}: there is no file {path}.", f"No such file: {path}")
         for loaded, kernels in listed
@@ -94,7 +94,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
 
 
 def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
-    """The configurations that a sweep of the kernel tries."""
+    """Return the configurations of the kernel's sweep."""
     if kernel.tune is None:
         return None
     from harness.suite.configurations import configurations, points
@@ -133,7 +133,7 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
 
 
 def _reference(problem: Problem) -> str:
-    """Return what to know of a suite's reference; empty where suite.py computes it."""
+    """Return a note on a suite's reference; empty if suite.py computes it."""
     if not problem.has_reference:
         return "  needs your reference()"
     if problem.reference_function:

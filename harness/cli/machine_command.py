@@ -1,4 +1,4 @@
-"""harness machine: this machine's device as an asv machine."""
+"""harness machine: describes this machine's device as an asv machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites measured on the one device of a command, or on several cards at once, as --gpus says."""
+"""Measures suites on the single device of a command, or on several cards at once with --gpus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R_co = TypeVar("R_co", "RunResult", "ComparisonResult", "CalibrationResult", cov
 
 
 class Work(Protocol[Observer_contra, R_co]):
-    """A command's work on suites, which are known by their numbers. Several threads call its methods."""
+    """A command's work on suites, identified by number. Several threads call its methods."""
 
     def planned(self, suite: int, device: DeviceInfo) -> Iterable[PlannedCase]:
         """Return the cases of a suite that a device measures."""
@@ -32,7 +32,7 @@ class Work(Protocol[Observer_contra, R_co]):
     def measure(
         self, suite: int, device: str | None, only: Collection[str] | None, observer: Observer_contra
     ) -> R_co:
-        """Measure a suite on a device; `only` holds the ids of the cases, and None stands for all cases."""
+        """Measure a suite on a device. `only` holds ids of cases; None means all."""
 
 
 def measure_suites(
@@ -44,10 +44,10 @@ def measure_suites(
     *,
     share: bool = True,
 ) -> list[tuple[int, R]]:
-    """Measure so many suites. Return each result with its suite's number.
+    """Measure `suites` suites. Return each result with its suite's number.
 
-    Without --gpus `device` measures one suite after another, until one is interrupted. With --gpus there is a
-    result for each suite and card. Like cards share the cases unless `share` is False.
+    Without --gpus, `device` measures one suite after another until an interrupt. With --gpus there is a
+    result for each suite and card. Similar cards share the cases unless `share` is False.
     """
     if selection.gpus is not None:
         return _on_cards(work, suites, selection.gpus, observer, share=share)
@@ -79,9 +79,9 @@ def _on_cards(
 
 
 def _tell_lost(found: CardResults[R]) -> None:
-    """Tell which cards were lost. Cases that no other card has measured give the command an exit status.
+    """Report lost cards. If no other card has measured their cases, the command's exit status shows it.
 
-    Raises the error of a lost card where there is no result at all.
+    Raises the error of a lost card if there is no result at all.
     """
     for lost in found.lost:
         if not found.results:

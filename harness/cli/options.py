@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,18 @@ Option = Callable[[Any], Any]
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
 
+class Choice(click.Choice):  # type: ignore[type-arg]  # at run time click 8.1 takes no argument here
+    """A choice of words that suggests the nearest word for an unknown one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = difflib.get_close_matches(str(value), [*map(str, self.choices)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.BadParameter(error.message + hint, ctx, param) from None
+
+
 def flag(name: str, text: str) -> Option:
     return click.option(name, is_flag=True, help=text)
 
@@ -36,22 +49,24 @@ profile_wall = flag("--profile-wall", "Print the wall time of each stage on stan
 
 
 def value(name: str, metavar: str, text: str, *, to: str = "", **more: Any) -> Option:
-    """A word, or whatever `more` makes of it; the command gets it as `to`, if not by the option's name."""
+    """Return an option with a value, whose form `more` can define. The command gets it as `to` or the
+    option's name.
+    """
     return click.option(name, *filter(None, [to]), metavar=metavar, help=text, **more)
 
 
 def several(name: str, metavar: str, text: str, **more: Any) -> Option:
-    """An option that may be given any number of times, as its help says."""
+    """Return an option that may be repeated, as its help says."""
     return value(name, metavar, f"{text}; repeatable.", multiple=True, **more)
 
 
 def path(name: str, text: str, **more: Any) -> Option:
-    """A file or folder, which need not be there."""
+    """Return an option for a file or folder, which need not exist."""
     return value(name, more.pop("metavar", "FOLDER"), text, **{"type": click.Path(path_type=Path), **more})
 
 
 def percent(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
-    """A number of percents below 100; the command gets a share of 1."""
+    """Return an option for a percentage below 100. The command gets a share of 1."""
     more["type"] = click.FloatRange(min=least, max=100, min_open=True, max_open=True)
     return value(name, "PERCENT", text, callback=lambda _, __, given: given and given / 100, **more)
 
@@ -61,13 +76,13 @@ def seconds(name: str, text: str, **more: Any) -> Option:
 
 
 def seed(text: str) -> Option:
-    """A number as NumPy's generators take it."""
+    """Return an option for a seed of NumPy's generators."""
     kind = click.IntRange(min=0)
     return click.option("--seed", metavar="INTEGER", type=kind, default=1, show_default=True, help=text)
 
 
 def together(*options: Option) -> Option:
-    """Options as one decorator, in the order of the help text."""
+    """Return options as one decorator, in the order of the help text."""
     return lambda function: functools.reduce(lambda call, option: option(call), reversed(options), function)
 
 
@@ -99,7 +114,7 @@ history_url = value("--history", "URL", "Address of the published pages, for a l
 json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-FORMATS = click.Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
+FORMATS = Choice(("nvbench", "google-benchmark", "pytest-benchmark", "hyperfine", "lines"))
 L2 = click.Choice(["cold", "hot"])
 l2 = click.option(
     "--l2",
@@ -107,7 +122,7 @@ l2 = click.option(
     help="Flush the L2 cache before each launch (cold), or not (hot); default: cold on a GPU.",
 )
 form = click.option(
-    "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
+    "--format", "form", type=Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
 asv_conf = path(
     "--config", "asv's configuration, like asv's own --config.", metavar="FILE", to="asv_conf", type=FILE
@@ -132,15 +147,15 @@ def size(text: str, *, to: str = "") -> Option:
 
 @dataclass(frozen=True)
 class Selection:
-    """The cases that are asked for, their device and their commit."""
+    """The selected cases, with their device and commit."""
 
     cases: tuple[str, ...]
     size: tuple[str, ...]
     device: str | None
     gpus: str | None
-    """The cards that share the cases, as --gpus names them; None for one device."""
+    """The cards that share the cases, in the form of --gpus; None for one device."""
     commit: str | None
-    """The commit; None for the working tree, and if a command names its commits otherwise."""
+    """The commit. None for the working tree, or if a command names its commits in another way."""
     suite_from: str | None
     """The commit of the suites; None if each commit has its own."""
     quick: bool
@@ -149,9 +164,9 @@ class Selection:
     as_json: bool
 
     def __post_init__(self) -> None:
-        """Raises UsageError for sizes that would count for nothing, and for two ways to name the device."""
+        """Raise UsageError for sizes without effect, and for two ways to name the device."""
         if self.gpus is not None and self.device is not None:
-            raise UsageError("--gpus and --device each say where to work: give one of them.")
+            raise UsageError("--gpus and --device exclude each other: give one of them.")
         if self.size and self.cases and all(Selector.parse(case).size for case in self.cases):
             raise UsageError(
                 f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."
@@ -198,7 +213,9 @@ class Selection:
         )
 
     def _fitting(self, suites: Sequence[S]) -> Sized[S]:
-        """The suites asked for; tells what is left out. Raises UsageError for a size that fits none."""
+        """Return the selected suites, and report what is left out. Raises UsageError for a size that fits
+        none.
+        """
         from harness.suite.planning import fitting
 
         found = fitting(suites, self.cases, self.size)
@@ -207,13 +224,13 @@ class Selection:
 
 
 def selection(function: F) -> F:
-    """CASES, --commit and the options that choose cases; the command gets one Selection."""
+    """Add CASES, --commit and the options that select cases. The command gets one Selection."""
     at = commit("--commit", help="Take kernels from this commit; default: the working tree.")
     return cases(at(suite_from(case_options(function))))
 
 
 def one_selection(function: F) -> F:
-    """Give a command one Selection in the place of the options that are its fields."""
+    """Replace the options that are fields of Selection by one Selection."""
 
     @functools.wraps(function)
     def call(**options: Any) -> Any:
@@ -225,7 +242,7 @@ def one_selection(function: F) -> F:
 
 
 def case_options(function: F) -> F:
-    """The options that choose cases and how to run them; the command gets one Selection."""
+    """Add the options that select cases and how to run them. The command gets one Selection."""
     return together(  # type: ignore[no-any-return]
         size("One number for every axis, or one per axis; repeatable."),
         device,
@@ -240,18 +257,18 @@ fail_on = click.option(
     "--fail-on",
     multiple=True,
     metavar="VERDICT",
-    type=click.Choice([*FAILING, "none"]),
+    type=Choice([*FAILING, "none"]),
     help=f"Verdicts that fail the command: {', '.join(FAILING)}; or none. Repeatable. Default: all but "
     "improvement and new.",
 )
 
 
 def limits(margin: str, tolerance: str, confidence: str = "", *, of: str = "case") -> Option:
-    """--margin, --tolerance and --confidence, as shares, and what each is by default (else 99.9 %)."""
+    """Return --margin, --tolerance and --confidence, as shares, with their defaults (else 99.9 %)."""
     default = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
         percent("--margin", f"Ignore changes smaller than this; {margin}."),
-        percent("--tolerance", f"Call a {of} unchanged if its whole interval lies within this; {tolerance}."),
+        percent("--tolerance", f"Call a {of} unchanged if its whole interval is within this; {tolerance}."),
         percent("--confidence", f"Confidence of each {of}'s verdict{confidence}.", least=50, **default),
     )
 

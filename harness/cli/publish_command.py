@@ -1,4 +1,4 @@
-"""harness publish: the pages of a history."""
+"""harness publish: writes the pages of a history."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(
     conf = read_conf(root, find_conf(config, asv_conf, results))
     of_asv: tuple[str, ...] = ()
     if conf.file and not without_asv and results is None and html is None:
-        read_triage(root)  # asv empties the folder first: what would stop us is said before that
+        read_triage(root)  # asv empties the folder first, so errors must come before that
         of_asv = run_publish(conf)
     with Waiting("publishing") as waiting:
         suites = _suites(config)
@@ -62,7 +62,7 @@ def command(
 
 
 def _suites(config: Config) -> list[Suite]:
-    """The suites that can be loaded: a history is published whatever has become of its suites."""
+    """Return the suites that load. A history is published even if its suites are gone."""
     found = []
     for folder in discover(config.root, config.suites):
         try:

@@ -1,4 +1,4 @@
-"""harness rebuild: asv's result files from the records."""
+"""harness rebuild: writes asv's result files from the records."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def command(results: Path | None, asv_conf: Path | None, as_json: bool) -> int:
     file = find_conf(config, asv_conf)
     if file is None:
         raise ConfigError(
-            f"There is no asv.conf.json in {config.root}: what asv's files are called and where they lie "
-            "stands there. Start in its folder, or name it with --config."
+            f"There is no asv.conf.json in {config.root}: it says how asv's files are named and where "
+            "they are. Start in its folder, or name it with --config."
         )
     conf = asvs_conf(file)
     from harness.integrations.asv.write_results import write_results

@@ -1,4 +1,4 @@
-"""harness rejudge: stored comparisons, judged by today's rules."""
+"""harness rejudge: judges stored comparisons by today's rules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def command(
     """
     noise = None
     if calibration is not None and uncalibrated:
-        raise UsageError("--calibration and --uncalibrated contradict each other: give one of them.")
+        raise UsageError("--calibration and --uncalibrated exclude each other: give one of them.")
     if calibration is not None and (noise := read_calibration(calibration)) is None:
         raise UsageError(f"There is no {FILE} in {calibration}: name the folder of the card's records.")
     judging = RejudgeSettings(calibration=noise, uncalibrated=uncalibrated, **limits)

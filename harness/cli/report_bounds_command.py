@@ -1,4 +1,4 @@
-"""harness report bounds: how far what was measured is from the shortest time by arithmetic."""
+"""harness report bounds: compares measured times with lower time bounds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def command(records: tuple[Path, ...], form: str, timeout: float | None, as_json
 
 
 def _files(places: Sequence[Path]) -> Iterator[Path]:
-    """Oldest first, by the names that records have."""
+    """Return the files, oldest first, by their names."""
     files: list[Path] = []
     for place in places:
         below = [each for each in place.rglob("*.jsonl*") if each.is_file()] if place.is_dir() else [place]

@@ -1,4 +1,4 @@
-"""harness report: stored comparisons, for people who were not there."""
+"""harness report: writes stored comparisons in formats for readers and CI systems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 class _Report(LazyGroup):
-    """Commands of its own, and without one of them what it says itself: its first word is a record, then."""
+    """A group with its own commands. Without a command, its first word is a record."""
 
     summaries = COMMANDS
     prefix = "harness.cli.report_"
@@ -52,7 +52,7 @@ class _Report(LazyGroup):
     "report",
     cls=_Report,
     invoke_without_command=True,
-    # Without it a group takes an option behind a record for one more record.
+    # Otherwise a group would take an option after a record for another record.
     context_settings={"allow_interspersed_args": True},
 )
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
@@ -60,7 +60,7 @@ class _Report(LazyGroup):
     "--format",
     "form",
     metavar="FORMAT",
-    type=click.Choice(FORMATS),
+    type=options.Choice(FORMATS),
     default="terminal",
     show_default=True,
     help=f"{', '.join(FORMATS)}; github writes all files for a pull request.",
@@ -112,7 +112,7 @@ def command(
 
 
 def _places(config: Config, result: ComparisonResult) -> dict[str, SourceLine]:
-    """Return where the kernels begin at head, if this repository has that commit: it may be another one."""
+    """Return the first lines of the kernels at head, if this repository has that commit."""
     head = result.comparison.head
     with contextlib.suppress(HarnessError):
         return kernel_places(load(config.root / head.path, None if head.dirty else head.commit))

@@ -1,4 +1,4 @@
-"""harness report ladder: what others published, and ours beside it."""
+"""harness report ladder: shows published values beside ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOW_TIMEOUT_S = 3600.0
 
 
 def known_card(text: str) -> CardModel | None:
-    """The card of the data file that an author's words name."""
+    """Return the card of the data file that an author's words name; None if there is none."""
     try:
         return card_called(text) if text else None
     except UsageError:
@@ -44,7 +44,7 @@ def known_card(text: str) -> CardModel | None:
 
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
-@options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
+@options.flag("--measure", "Measure missing values first, as 'harness run' does.")
 @options.flag("--slow", "With --measure: measure also what takes minutes.")
 @options.several(
     "--device",
@@ -114,7 +114,7 @@ def command(
 
 
 def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[RunResult]:
-    """Run what is missing on each device, then the fastest kernels at the sizes that lack them."""
+    """Measure what is missing on each device, then the fastest kernels at sizes that lack them."""
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
         for ladders in asked:
@@ -177,14 +177,14 @@ def _as_json(suite: Suite, report: LadderReport, named: CardModel | None) -> dic
 
 
 def _print_demands(suite: Suite, report: LadderReport, named: CardModel | None) -> None:
-    """Print what the kernels ask of the card that is named, else of the author's where it is known."""
+    """Print the kernels' demands on the named card, else on the author's if known."""
     card = named or known_card(report.ladder.card)
     if card is None:
         return
     cases = planned(suite, report)
     if not cases:
         if named:
-            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so what it asks cannot be told.")
+            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so its demands are unknown.")
         return
     with Waiting(f"asking what {len(cases)} kernels ask of {card.name}"):
         asks = demands(suite, cases, card)

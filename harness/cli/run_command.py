@@ -1,4 +1,4 @@
-"""harness run: verify and measure, and print the ladder."""
+"""harness run: verifies and measures kernels, and prints the ladder."""
 
 from __future__ import annotations
 

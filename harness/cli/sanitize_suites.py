@@ -1,4 +1,4 @@
-"""harness check --sanitize: suites in, findings out, an exit status."""
+"""harness check --sanitize: runs suites under sanitizers, prints findings, returns an exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.suite.planning import plan
 def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
     """Run the selected kernels under the named tools, or this machine's. Raises UsageError, DeviceError."""
     config = load_config()
-    # What is configured is for measuring, and may be no card.
+    # The configured device is for measuring, and may not be a card.
     configured = config.device if config.device and config.device.startswith("cuda") else "cuda:0"
     device = chosen.device or configured
     tools = tuple(dict.fromkeys(named)) or _tools(chosen.device, device)
@@ -50,7 +50,7 @@ def sanitize_all(chosen: options.Selection, named: Sequence[str]) -> int:
 
 
 def _tools(asked: str | None, device: str) -> tuple[str, ...]:
-    """The tools to run: those that need a card where there is one, else the simulator."""
+    """Return the tools to run: those for a card if there is one, else the simulator."""
     if asked is not None:
         return compute_sanitizer.TOOLS
     if compute_sanitizer.path() is not None:
@@ -67,6 +67,6 @@ def _check(device: str | None, tools: Sequence[str]) -> None:
         raise UsageError(f"Oclgrind is a simulator, which needs no device: leave out --device {device}.")
     if device.partition(":")[0] != "cuda":
         raise UsageError(
-            f"compute-sanitizer watches CUDA cards alone, and {device} is none: leave out --device, or give "
+            f"compute-sanitizer only checks CUDA cards, and {device} is none: leave out --device, or give "
             "one such as cuda:0."
         )

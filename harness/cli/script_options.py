@@ -1,4 +1,4 @@
-"""Options by which a benchmark script of the repository is measured in the place of suites."""
+"""Options that measure a repository's benchmark script instead of suites."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ options_of_scripts = options.together(
     recorded,
     click.option(
         "--script-from",
-        type=click.Choice(["head", "each"]),
+        type=options.Choice(["head", "each"]),
         help="The script for base: its own (each), or head's with the files beside it (head). Default: its "
         "own, or head's if base has none.",
     ),
@@ -68,16 +68,16 @@ options_of_scripts = options.together(
     ),
     click.option(
         "--outputs",
-        type=click.Choice(["check", "note"]),
+        type=options.Choice(["check", "note"]),
         help="Fail a call whose outputs differ from base's (check), or only note the difference (note).",
     ),
 )
 
 
 def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the scripts to measure: those asked for, or the configuration's where there is no suite.
+    """Return the scripts to measure: the requested ones, or the configuration's if there is no suite.
 
-    Raises UsageError for options of scripts where there is none.
+    Raises UsageError for options of scripts without a script.
     """
     from harness.suite.loader import discover
 
@@ -92,7 +92,7 @@ def scripts_in(config: Config, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> ScriptSettings:
-    """Settings from the options, for the rest from the configuration."""
+    """Return settings from the options, else from the configuration."""
     from harness.run.scripts.compare_scripts import ScriptSettings
     from harness.run.scripts.script_process import Recorded
 
@@ -121,7 +121,7 @@ def compare(
     from harness.run.scripts.script_files import give_script
 
     if executable_options.are_commands(given):
-        raise UsageError("--script and --with-command are two ways to run a benchmark: give one of them.")
+        raise UsageError("--script and --with-command exclude each other: give one of them.")
     if ends.repository is None:
         raise UsageError("--script needs a commit: harness compare HEAD~1 --script 'python bench.py'.")
     results: list[ComparisonResult] = []
@@ -138,7 +138,7 @@ def compare(
 
 
 def _selected(cases: Sequence[str]) -> Callable[[str, CallName], bool]:
-    """Return what tells by suite and name whether a call is among the cases that were asked for."""
+    """Return a function that tells by suite and name whether a call is selected."""
     wanted = [Selector.parse(case) for case in cases]
 
     def is_wanted(suite: str, name: CallName) -> bool:
@@ -216,7 +216,7 @@ def run(
 
 
 def _names_of(scripts: Sequence[str]) -> list[str | None]:
-    """Return a suite's name for each script: its whole command where two share a name, else None."""
+    """Return a suite's name for each script: its whole command if two share a name, else None."""
     from harness.records.imports.imported import identifier
     from harness.run.executables.executable_build import name_of
 
@@ -227,13 +227,13 @@ def _names_of(scripts: Sequence[str]) -> list[str | None]:
 
 
 def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that are of no use with a script."""
+    """Raise UsageError for options that have no effect with a script."""
     from harness.run.importing import checked_suite
 
     of_suites = {"--size": selection.size, "--quick": selection.quick}
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
-            raise UsageError(f"{option} is of no use here: the script's own options say what it measures.")
+            raise UsageError(f"{option} has no effect on scripts: use the script's own options.")
     for script in scripts:
         first = script.split(maxsplit=1)[0] if script.strip() else ""
         if first.endswith(".py") and "/" not in first and shutil.which(first) is None:

@@ -1,4 +1,4 @@
-"""harness static: what kernels need on cards that are not here."""
+"""harness static: shows what kernels need on cards that are not present."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from harness.errors import UsageError
 @click.option(
     "--fail-on",
     multiple=True,
-    type=click.Choice([*RISKS, "none"]),
+    type=options.Choice([*RISKS, "none"]),
     help="With --base: risks that fail the command; repeatable. Default: fail_on of [tool.harness.static].",
 )
 @options.suite_from

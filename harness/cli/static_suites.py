@@ -1,4 +1,4 @@
-"""harness static: suites in, facts or what differs out, an exit status."""
+"""harness static: builds suites, prints facts or differences, returns an exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.system.cache import write_file
 
 
 def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
-    """Print what the kernels of one commit need. Raises UsageError for what is no architecture or card."""
+    """Print the demands of one commit's kernels. Raises UsageError for an unknown architecture or card."""
     config, cards = load_config(), {words: card(words) for words in given["cards"]}
     archs = _wanted(given["archs"], cards.values(), config.static)
     found: list[tuple[BuildResult, list[StaticFacts]]] = []
@@ -50,7 +50,7 @@ def show(chosen: options.Selection, given: Mapping[str, Any]) -> int:
 
 
 def _tell_missing(found: Sequence[StaticFacts]) -> None:
-    """Tell on standard error what ptxas warns of and why figures are missing, with the architectures."""
+    """Print ptxas' warnings and reasons for missing values on standard error, with the architectures."""
     archs_of_line: dict[str, list[str]] = {}
     for each in found:
         build = each.build
@@ -61,7 +61,7 @@ def _tell_missing(found: Sequence[StaticFacts]) -> None:
 
 
 def _wanted(archs: str | None, cards: Iterable[CardModel], settings: StaticConfig) -> list[str]:
-    """The architectures asked for, and of each card its own unless one like it is asked for."""
+    """Return the requested architectures, and each card's own unless a similar one is requested."""
     wanted = wanted_archs(archs) if archs is not None else []
     for each in cards:
         if each.capability not in map(capability_of, wanted):
@@ -70,7 +70,7 @@ def _wanted(archs: str | None, cards: Iterable[CardModel], settings: StaticConfi
 
 
 def against(chosen: options.Selection, given: Mapping[str, Any]) -> int:
-    """Print what differs from a base. Raises UsageError, ConfigError."""
+    """Print the differences from a base. Raises UsageError, ConfigError."""
     config = load_config()
     failing = {*(given["fail_on"] or config.static.fail_on)}
     archs = _wanted(given["archs"], [card(words) for words in given["cards"]], config.static)
@@ -112,7 +112,7 @@ def _built(
     *,
     libraries: bool,
 ) -> tuple[BuildResult | None, list[StaticFacts]]:
-    """A build of some cases and its facts; no build where the suite has none of them."""
+    """Return a build of some cases and its facts; no build if the suite has none of them."""
     if not planned:
         return None, []
     result = built_suite(loaded, planned, archs, timeout_s, instructions=True, libraries=libraries)

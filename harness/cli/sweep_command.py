@@ -1,4 +1,4 @@
-"""harness sweep: every configuration of a kernel, and the best of them."""
+"""harness sweep: measures every configuration of a kernel, and finds the best."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def command(kernel: str, **given: Any) -> int:
 
 
 def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
-    """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
+    """Return the kernel that a pattern names. Raises UsageError with the kernels that have a tuning."""
     from harness.suite.planning import load_suites
 
     suites = load_suites(load_config(), on_broken=tell_at_end)
@@ -104,7 +104,7 @@ def _executor(
     scheduler, gpus, device = given["scheduler"], given["gpus"], given["device"]
     if gpus is not None and (scheduler or device):
         other = "--scheduler" if scheduler else "--device"
-        raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
+        raise UsageError(f"--gpus and {other} exclude each other: give one of them.")
     if scheduler is None and gpus is None:
         from harness.run.sweep.executors import LocalExecutor
 
@@ -114,7 +114,7 @@ def _executor(
     from harness.run.several_cards import find_cards
     from harness.run.sweep.cluster import DaskExecutor
 
-    # On a cluster, what this machine's configuration says of devices means nothing.
+    # This machine's configured device has no meaning on a cluster.
     named = [device] if device else []
     devices = [card.device.spec for card in find_cards(gpus)] if gpus is not None else named
     with DaskExecutor(
@@ -124,7 +124,7 @@ def _executor(
 
 
 def _export(wanted: str) -> tuple[str, Path]:
-    """The form and the file of ``html:FILE`` or ``t4:FILE``. Raises UsageError."""
+    """Return the format and the file of ``html:FILE`` or ``t4:FILE``. Raises UsageError."""
     form, _, file = wanted.partition(":")
     if form not in ("html", "t4") or not file:
         raise UsageError(f"--export is {wanted!r}; expected html:FILE or t4:FILE, such as html:sweep.html.")
@@ -155,7 +155,7 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
     if result.reused:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
     goes_on = "the same command goes on from there" if result.path else "it is not stored"
-    interrupted = f"what was finished is shown; {goes_on}" if result.interrupted else ""
+    interrupted = f"finished results are shown; {goes_on}" if result.interrupted else ""
     print_end(result.problem, result.path, interrupted)
 
 

@@ -1,4 +1,5 @@
-"""Hardware counters that tell why a kernel became slower: our names, NVIDIA's, and the chips that differ.
+"""Hardware counters that explain why a kernel became slower: our names, NVIDIA's names, and differences by
+chip.
 
 NVIDIA's names are those of Nsight Compute and CUPTI. A counter that a chip lacks is left out there.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STALL = "stalled_"
-"""Beginning of the names of stall counters: cycles that warps waited for one reason, summed over warps."""
+"""Prefix of stall counters: cycles that warps waited for one reason, summed over warps."""
 _REASONS = (
     "barrier",
     "branch_resolving",
@@ -66,7 +67,7 @@ _METRICS: Mapping[str, str] = {
 }
 
 _NO_DRAM = dict.fromkeys(("dram_read_bytes", "dram_written_bytes", "dram_busy"))
-"""Integrated chips share the processor's memory, and have no counters of it."""
+"""Integrated chips share the processor's memory, and have no memory counters."""
 _DRAM = {"dram_read_bytes": "dram__bytes_op_read.sum", "dram_written_bytes": "dram__bytes_op_write.sum"}
 _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
     "TU": {"stalled_gmma": None},
@@ -77,7 +78,7 @@ _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
     **dict.fromkeys(("GA10B", "GB10B", "GB10C", "GB20B", "GB20C"), _NO_DRAM),
     "GR": {**_DRAM, "stalled_gmma": None, "stalled_imc_miss": None, "stalled_tex_throttle": None},
 }
-"""By the beginning of a chip's name: the counters with another name there, or None for a missing counter."""
+"""Counters with another name on a chip, by the prefix of the chip's name; None for a missing counter."""
 
 
 def metrics_of(chip: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A sanitizer's findings about lines of kernels, the same for every sanitizer."""
+"""A sanitizer's findings about lines of kernels, in a common form."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
 
 @dataclass(frozen=True, slots=True)
 class SanitizerFinding:
-    """A tool's complaint about one line of a kernel."""
+    """A tool's finding about one line of a kernel."""
 
     kind: Kind
     message: str
-    """In the tool's words: ``Invalid read of size 4 at global memory address 0x1000000000fa4``."""
+    """The tool's message: ``Invalid read of size 4 at global memory address 0x1000000000fa4``."""
     place: str
-    """``file.cu:12``; empty where it does not say."""
+    """Place as ``file.cu:12``; empty if unknown."""
     thread: str
-    """The first one, in the tool's words; empty where it does not say."""
+    """The first affected thread in the tool's words; empty if unknown."""
     count: int = 1
 
 
 def together(found: Iterable[tuple[object, SanitizerFinding]]) -> list[SanitizerFinding]:
-    """Return one finding for each key, in order: the first, with the counts of all."""
+    """Return one finding for each key, in order: the first, with the total count."""
     first: dict[object, SanitizerFinding] = {}
     for key, finding in found:
         earlier = first.get(key)

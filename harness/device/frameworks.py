@@ -1,7 +1,7 @@
-"""Functions of Triton, PyTorch, CuPy and numba on the harness's arrays: tensors over the same memory, the
-harness's stream as the current one, and what each framework tells of the kernels that it compiled.
+"""Runs functions of Triton, PyTorch, CuPy and numba on the harness's arrays.
 
-A framework is imported when a device has a function of it to run, and known nowhere else.
+Tensors share the harness's memory, and its stream is the current one. Each framework reports its compiled
+kernels as far as it can. A framework is imported only when a device has to run a function of it.
 """
 
 from __future__ import annotations
@@ -27,49 +27,51 @@ from harness.suite.python_functions import PythonCall
 from harness.system.cache import cache_dir
 
 _MOST_KEPT = 16
-"""Sets of arguments whose tensors are kept: making them costs the host longer than a launch."""
+"""Sets of arguments whose tensors are kept, because making them takes the host longer than a launch."""
 
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """The place where a function runs."""
+    """The stream and device that a function runs on."""
 
     stream: int = 0
-    """The CUDA stream; 0 on the host's own processor."""
+    """The CUDA stream; 0 on the host."""
     index: int | None = None
-    """The card's number, None for the host."""
+    """The card's number; None for the host."""
     digest: Callable[[bytes], str | None] = lambda _: None
-    """Hash of the code in a binary for the card; None where it cannot be read."""
+    """Returns the hash of the code in a card's binary; None if it cannot be read."""
 
 
 @dataclass(frozen=True)
 class ReturnedArray:
-    """A result that is in other memory than its output."""
+    """A result in other memory than its output."""
 
     address: int
     size_bytes: int
     destination: int
-    """The address of the output."""
+    """Address of the output."""
     tensor: Any
-    """Object that keeps the memory."""
+    """Object that keeps the memory alive."""
 
 
 class Framework:
-    """A framework on the harness's memory and stream; this one is NumPy's, on the host."""
+    """A framework on the harness's memory and stream. This class is for NumPy on the host."""
 
     def __init__(self, context: ExecutionContext) -> None:
         self.context = context
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        """Return the array that lies where the argument says, without a copy."""
+        """Return a tensor of the argument's memory, without a copy."""
         return _layout(parameter).unpack(argument)
 
     def current(self) -> contextlib.AbstractContextManager[object]:
-        """The harness's stream is the framework's own in here."""
+        """Make the harness's stream the framework's current one in this block."""
         return contextlib.nullcontext()
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
-        """Address, shape and dtype of a result. Raises LaunchError for no array in the output's order."""
+        """Return address, shape and dtype of a result. Raises LaunchError unless it is an array in the
+        output's order.
+        """
         if type(result) is not np.ndarray:
             raise LaunchError(_no_array(result, parameter, "numpy.ndarray"))
         _check_flags(result.flags, parameter, "numpy")
@@ -77,28 +79,28 @@ class Framework:
 
     @contextlib.contextmanager
     def loading(self, call: PythonCall) -> Iterator[None]:  # noqa: ARG002
-        """Import a function, or call it for the first time, in here."""
+        """Enclose the import of a function, or its first call."""
         yield
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:  # noqa: ARG002
-        """Return what launches a kernel that is no function of the host's; None for a function."""
+        """Return a launcher for a kernel object; None for a host function."""
         return None
 
     def number(self, argument: Argument) -> Any:
-        """Return a number as a kernel that is launched takes it; functions get Python's."""
+        """Return a number in the form for launched kernels; functions get Python's."""
         return as_python(argument)
 
     def values(self) -> Mapping[str, Any]:
-        """Return values that a function can ask for by name besides the problem's own."""
+        """Return further values that a function can ask for by name."""
         return {}
 
     def kernels(self, function: Any) -> list[CompiledKernel]:  # noqa: ARG002
-        """Return the kernels that a called function had compiled, as far as the framework tells."""
+        """Return the kernels that a called function compiled, as far as the framework reports them."""
         return []
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:  # noqa: ARG002
-        """Collect what is launched in here, as far as the framework tells that."""
+        """Collect the kernels launched in this block, as far as the framework reports them."""
         yield
 
 
@@ -107,15 +109,15 @@ class Torch(Framework):
         super().__init__(context)
         self.torch = importlib.import_module("torch")
         self.built = Path()
-        """The folder of extensions that were built for the suite."""
+        """Folder of extensions built for the suite."""
         self.stream: Any = None
         if context.index is not None:
             self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
-            # What it keeps of earlier cases would be missing to the arrays of this one.
+            # Memory that it cached for earlier cases would be missing for this case's arrays.
             self.torch.cuda.empty_cache()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        # Of bytes, since an interface of arrays has no word for bfloat16 and types of 8 bits.
+        # As bytes, because array interfaces do not know bfloat16 and types of 8 bits.
         if self.context.index is None:
             flat = self.torch.from_numpy(argument)
         else:
@@ -146,8 +148,8 @@ class Torch(Framework):
             torch.device("cpu") if self.context.index is None else torch.device("cuda", self.context.index)
         )
         if result.device != wanted:
-            raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
-        # What is turned round or negated in name only would be computed where nobody takes the time.
+            raise LaunchError(f"The result for {parameter.name} is on {result.device}; expected {wanted}.")
+        # A lazily transposed or negated tensor would be computed outside of the timed work.
         by_columns = _order(parameter) == "F"
         ordered = result.permute(*reversed(range(result.ndim))) if by_columns else result
         if not ordered.is_contiguous() or result.is_neg() or result.is_conj():
@@ -157,7 +159,7 @@ class Torch(Framework):
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
-        """The libraries that extensions were built into; PyTorch does not tell its own kernels."""
+        """Collect the libraries of extensions. PyTorch does not report its own kernels."""
         yield
         for file in sorted(self.built.rglob("*.so")):
             with contextlib.suppress(OSError):
@@ -166,7 +168,7 @@ class Torch(Framework):
 
     @contextlib.contextmanager
     def loading(self, call: PythonCall) -> Iterator[None]:
-        """Build extensions in a folder of the suite's own, since a folder holds one of each name."""
+        """Build extensions in a folder of the suite's own, because a folder has only one of each name."""
         kept = os.environ.get(_EXTENSIONS)
         folder = Path(kept) if kept else cache_dir() / "torch-extensions"
         self.built = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
@@ -182,7 +184,7 @@ class Torch(Framework):
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Build alone in a folder, and remove locks of killed processes, for which PyTorch before 2.14 waits."""
+    """Lock a build folder, and remove locks of killed processes, for which PyTorch before 2.14 waits."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some file systems have no locks
@@ -198,18 +200,18 @@ _EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 
 
 class Triton(Torch):
-    """PyTorch's tensors and stream, which Triton follows."""
+    """Triton with PyTorch's tensors and stream."""
 
     def __init__(self, context: ExecutionContext) -> None:
         if context.index is None and os.environ.get("TRITON_INTERPRET") != "1":
-            raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
+            raise BuildError("Without a card Triton runs only in its interpreter: set TRITON_INTERPRET=1.")
         super().__init__(context)
         if context.index is not None:
             _hash_compiler()
 
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
-        """Collect what each launch of a Triton kernel returns: the kernel as it was compiled."""
+        """Collect the compiled kernel that each launch of a Triton kernel returns."""
         jit = importlib.import_module("triton.runtime.jit").JITFunction
         run = jit.run
 
@@ -235,14 +237,14 @@ class Triton(Torch):
         return CompiledKernel(
             name=str(getattr(metadata, "name", compiled)),
             registers=getattr(compiled, "n_regs", None),
-            spilled_bytes=None if spills is None else 4 * spills,  # counted in words
+            spilled_bytes=None if spills is None else 4 * spills,  # counted in 32-bit words
             shared_bytes=getattr(metadata, "shared", None),
             code_sha256=binary and (self.context.digest(binary) or hashlib.sha256(binary).hexdigest()),
             settings={name: value for name, value in settings.items() if isinstance(value, (int, str))},
         )
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
-        """Macros are its constexprs, and num_warps and num_stages among them."""
+        """Return a launcher. Macros are its constexprs, including num_warps and num_stages."""
         jit = importlib.import_module("triton.runtime").KernelInterface
         if not isinstance(kernel, jit):
             return None
@@ -252,15 +254,17 @@ class Triton(Torch):
 
 
 def _hash_compiler() -> None:
-    """Have Triton hash its own files once, as the first launch would keep the card waiting half a second."""
-    for place in ("triton.runtime.cache", "triton.compiler.compiler"):  # since 3.4, and before
+    """Make Triton hash its own files now, because the first launch would keep the card waiting for half a
+    second.
+    """
+    for place in ("triton.runtime.cache", "triton.compiler.compiler"):  # from 3.4 on, and earlier
         with contextlib.suppress(Exception):
             importlib.import_module(place).triton_key()
             return
 
 
 def _constexprs(compiled: Any) -> dict[str, Any]:
-    """The constants that a Triton kernel was compiled for, by name: an autotuner's choice is among them."""
+    """Return the constants that a Triton kernel was compiled for by name, including an autotuner's choice."""
     names = getattr(getattr(compiled.src, "fn", None), "arg_names", ())
     found = {}
     for place, value in getattr(compiled.src, "constants", {}).items():
@@ -274,7 +278,7 @@ class Cupy(Framework):
     def __init__(self, context: ExecutionContext) -> None:
         super().__init__(context)
         if context.index is None:
-            raise BuildError("CuPy runs on cards alone: name its function for cuda.")
+            raise BuildError("CuPy runs only on cards: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
         self.stream = self.cupy.cuda.ExternalStream(context.stream, context.index)
         self.cupy.get_default_memory_pool().free_all_blocks()
@@ -321,19 +325,19 @@ class Cupy(Framework):
 
 
 def _in_its_width(argument: Argument) -> Any:
-    """Return a number in the kernel's own width, since CuPy and numba take Python's for 64 bits."""
+    """Return a number in the kernel's own width, because CuPy and numba treat Python numbers as 64 bits."""
     if not isinstance(argument, np.generic) or argument.dtype.isbuiltin == 1:
         return argument
     return np.asarray(argument).view(f"u{argument.dtype.itemsize}")[()]
 
 
 def _candidates(function: Any) -> list[Any]:
-    """Return what may be a kernel: what is named itself, or of a function its module's globals."""
+    """Return possible kernels: the object itself, or the globals of a function's module."""
     return [*getattr(function, "__globals__", {"": function}).values()]
 
 
 class Numba(Framework):
-    """On a card numba.cuda's arrays, on the host NumPy's."""
+    """Uses numba.cuda's arrays on a card, and NumPy's on the host."""
 
     def __init__(self, context: ExecutionContext) -> None:
         super().__init__(context)
@@ -361,11 +365,11 @@ class Numba(Framework):
         return int(result.__cuda_array_interface__["data"][0]), tuple(result.shape), result.dtype.name
 
     def values(self) -> Mapping[str, Any]:
-        """Numba has no current stream: a function asks for it."""
+        """Return the stream. Numba has no current stream, so a function asks for it."""
         return {} if self.cuda is None else {"stream": self.stream}
 
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
-        # What was compiled for the host has no registers.
+        # Code compiled for the host has no registers.
         of_kernels = ("inspect_asm", "overloads", "get_regs_per_thread")
         if self.cuda is None or not all(hasattr(kernel, name) for name in of_kernels):
             return None
@@ -395,7 +399,7 @@ _FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "triton": Triton, "cu
 
 
 class _CudaArray:
-    """Memory of a card by the CUDA array interface. Strides are in bytes; None for rows that touch."""
+    """Card memory in the CUDA array interface. Strides are in bytes; None for contiguous rows."""
 
     def __init__(
         self,
@@ -419,12 +423,12 @@ def _layout(parameter: Parameter) -> Layout:
 
 
 def _strides(layout: Layout, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
-    """Return the strides in bytes; None for rows that touch."""
+    """Return the strides in bytes; None for contiguous rows."""
     return None if layout.plain else tuple(step * dtype.itemsize for step in layout.strides)
 
 
 def _plain_dtype(parameter: Parameter) -> np.dtype[Any]:
-    """NumPy's own type; of one that it lacks, such as bfloat16, the unsigned integer of its width."""
+    """Return NumPy's type; for a type that it lacks, such as bfloat16, the unsigned integer of its width."""
     dtype = numpy_dtype(parameter.dtype)
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
@@ -444,18 +448,18 @@ def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
 
 
 def _order(parameter: Parameter) -> Order:
-    """Return the order of a result's memory. Raises LaunchError for an output with room between its lines."""
+    """Return the memory order of a result. Raises LaunchError for an output with padded lines."""
     layout = _layout(parameter)
     if layout.padded:
         raise LaunchError(
-            f"{parameter.name} has room between its lines, which no result has: ask for "
+            f"{parameter.name} has padding between its rows, which no result has: ask for "
             f"{parameter.name} as a parameter, and write there."
         )
     return layout.order
 
 
 def _check_flags(flags: Any, parameter: Parameter, package: str) -> None:
-    """Raises LaunchError for an array of NumPy's or CuPy's that is not in the output's order."""
+    """Raise LaunchError for a NumPy or CuPy array that is not in the output's order."""
     by_columns = _order(parameter) == "F"
     if not (flags.f_contiguous if by_columns else flags.c_contiguous):
         function = "asfortranarray" if by_columns else "ascontiguousarray"
@@ -471,7 +475,7 @@ def _not_contiguous(parameter: Parameter, hint: str) -> str:
 
 
 class FrameworkFunction:
-    """A function of a framework, imported and bound to what it asks for. Raises SuiteError and BuildError."""
+    """A function of a framework, imported and bound to its arguments. Raises SuiteError and BuildError."""
 
     def __init__(self, call: PythonCall, context: ExecutionContext) -> None:
         self._call = call
@@ -490,12 +494,12 @@ class FrameworkFunction:
                 log=traceback.format_exc(),
             ) from error
         self.returns = bool(self._binding and self._binding.returned)
-        """True where results stay where the function put them, until they are delivered."""
+        """True if results stay in the function's memory until they are delivered."""
         self._kept: dict[tuple[bytes | int, ...], tuple[list[Any], dict[str, Any]]] = {}
         self._result: Any = None
 
     def __call__(self, arguments: Sequence[Argument]) -> None:
-        """Enqueue the work. What the function returns is kept for `results`."""
+        """Enqueue the work. Returned values are kept for `results`."""
         positional, keywords = self._kept_or_converted(arguments)
         self._result = None
         with _raised(self._call), self.framework.current():
@@ -503,7 +507,7 @@ class FrameworkFunction:
         self._result = result if self.returns else None
 
     def first(self, arguments: Sequence[Argument], wait: Callable[[], object]) -> tuple[CompiledKernel, ...]:
-        """Call it once to have it compile, and again for what it launches once it has chosen."""
+        """Call it once to compile, and again to see its launches after tuning."""
         with self.framework.loading(self._call):
             self(arguments)
             self.results(arguments)
@@ -517,7 +521,9 @@ class FrameworkFunction:
         return tuple(kernel for number, kernel in enumerate(found) if kernel not in found[:number])
 
     def results(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
-        """Return and forget the last results, one for each output not given. Raises LaunchError."""
+        """Return and forget the last results, one for each output that was not an argument. Raises
+        LaunchError.
+        """
         if not self.returns:
             return []
         assert self._binding is not None
@@ -534,7 +540,9 @@ class FrameworkFunction:
         return [array for array in returned if array is not None]
 
     def _in_order(self, result: Any, names: Sequence[str]) -> list[Any]:
-        """The results by the order of their names. Raises LaunchError where there are more or fewer."""
+        """Return the results in the order of their names. Raises LaunchError for another number
+        of results.
+        """
         if isinstance(result, Mapping) and result.keys() == set(names):
             return [result[name] for name in names]
         results = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -578,7 +586,7 @@ class FrameworkFunction:
         return self._kept[key]
 
     def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments as the function takes them, by position and by keyword."""
+        """Return the arguments in the function's form, by position and by keyword."""
         number = self.framework.number if self._binding is None else as_python
         values: dict[str, Any] = {
             parameter.name: self.framework.tensor(argument, parameter)
@@ -600,7 +608,7 @@ class FrameworkFunction:
 
 
 def _key(argument: Argument) -> bytes | int:
-    """Return an argument's key: a number's bits, an address, or the id of what a setup gave and keeps."""
+    """Return an argument's key: a number's bits, an address, or the id of an object that a setup keeps."""
     if isinstance(argument, np.generic):
         return argument.tobytes()
     return _address(argument) if isinstance(argument, np.ndarray) else id(argument)
@@ -616,7 +624,7 @@ def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
 
 
 def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
-    """Return where an output's address lies in a returned result; of no result the address itself."""
+    """Return the address of an output within a returned result; without one, the address itself."""
     for result in returned:
         if result.destination <= address < result.destination + result.size_bytes:
             return result.address + address - result.destination
@@ -624,7 +632,7 @@ def source_of(address: int, returned: Sequence[ReturnedArray]) -> int:
 
 
 def with_kernels(resources: Resources, kernels: tuple[CompiledKernel, ...]) -> Resources:
-    """Return the resources of a function, with what it launches: the most that any kernel takes."""
+    """Return the resources of a function with those of its kernels: the most that any kernel takes."""
     registers = [kernel.registers for kernel in kernels if kernel.registers is not None]
     spilled = [kernel.spilled_bytes for kernel in kernels if kernel.spilled_bytes is not None]
     return replace(
@@ -647,7 +655,7 @@ _COMPILERS = (
 
 @contextlib.contextmanager
 def _raised(call: PythonCall) -> Iterator[None]:
-    """Raise errors of a framework, or of the function itself, as the harness's own."""
+    """Turn errors of a framework or of the function itself into the harness's own."""
     try:
         yield
     except HarnessError:
@@ -657,7 +665,7 @@ def _raised(call: PythonCall) -> Iterator[None]:
         said = f"{call.name} of {call.file.name} raised {type(error).__name__}: {error}"
         log = traceback.format_exc()
         if isinstance(error, ModuleNotFoundError):
-            # Each commit's modules are its own, and put away once a function was called for the first time.
+            # Each commit's modules are unloaded after a function's first call.
             said += f". Import it at the top of {call.file.name}, not inside the function"
         if names & set(_COMPILERS):
             raise BuildError(said, log=log) from error

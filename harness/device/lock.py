@@ -1,8 +1,7 @@
-"""A lock for each device: processes of this machine measure on it one after the other.
+"""A lock for each device, so that processes of this machine measure on it one after another.
 
-A lock is a file of the device's name in one folder for the whole machine. The system frees it when its holder
-ends, however it ends. The file stays, since a name that was removed could be locked twice; it says who holds
-it.
+A lock is a file with the device's name in a folder for the whole machine. The system releases it when its
+holder ends for any reason. The file stays and names the holder: a removed file could be locked twice.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MOST_BYTES = 1000
 
 
 class _Holder(msgspec.Struct, frozen=True):
-    """The holder of a lock, as the lock's file names it."""
+    """The holder of a lock, as written in its file."""
 
     pid: int
     command: str
@@ -52,7 +51,7 @@ class _Lock:
 
 
 _ours: dict[Path, _Lock] = {}
-"""The locks that this process holds."""
+"""The locks of this process."""
 _changing = threading.Lock()
 
 
@@ -60,7 +59,7 @@ _changing = threading.Lock()
 def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], None]) -> Iterator[None]:
     """Keep other processes from measuring on a device. Raises BusyError.
 
-    `told` gets a sentence before a wait, and where the device cannot be locked, which is no error. A process
+    `told` gets a sentence before a wait, and if the device cannot be locked, which is no error. A process
     that holds the device already gets it again.
     """
     if busy == "ignore" or not _can_be_busy(device):
@@ -84,7 +83,7 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
 
 
 def busy_with(device: DeviceInfo) -> str:
-    """Return a sentence about another measurement on the device, without its end; "" for none."""
+    """Return a sentence about another measurement on the device, without a full stop; "" for none."""
     with contextlib.suppress(OSError):
         if _can_be_busy(device) and (path := _path(device)) not in _ours:
             file = _opened(path)
@@ -96,12 +95,12 @@ def busy_with(device: DeviceInfo) -> str:
 
 
 def _can_be_busy(device: DeviceInfo) -> bool:
-    """All but the null device can, and that too where its script gives it an identity."""
+    """Tell whether the device can be in use: a null device only if its script gives it an identity."""
     return device.backend != "null" or device.uuid is not None
 
 
 def lock_folder() -> Path:
-    """$HARNESS_LOCK_DIR, else the first folder where every user of this machine may write."""
+    """Return $HARNESS_LOCK_DIR, else the first folder that every user of this machine may write to."""
     if chosen := os.environ.get("HARNESS_LOCK_DIR"):
         return Path(chosen).absolute()
     for folder in (Path("/run/lock"), Path("/tmp")):  # noqa: S108 - files there are opened with care
@@ -124,10 +123,10 @@ def _path(device: DeviceInfo) -> Path:
 
 
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> None:
-    """Lock the device. Raises BusyError, and OSError where it cannot be locked."""
+    """Lock the device. Raises BusyError, and OSError if it cannot be locked."""
     said = ""
-    # Asked again and again: what blocks in the system cannot be interrupted in a thread, and the file of that
-    # name may be another by then.
+    # Poll instead of blocking: a blocked call in a thread cannot be interrupted, and the file of that name
+    # may be replaced.
     while True:
         file = _opened(path)
         try:
@@ -150,7 +149,7 @@ def _took(path: Path, file: int) -> bool:
         if path in _ours:
             _ours[path].uses += 1
         elif try_lock(file):
-            _ours[path] = _Lock(os.dup(file))  # the lock lasts until the last of them is closed
+            _ours[path] = _Lock(os.dup(file))  # the lock lasts until the last copy is closed
         else:
             return False
         return True
@@ -168,22 +167,23 @@ def _release(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """Open or make a lock's file. Raises OSError, also for a link or another thing in its place."""
+    """Open or create a lock's file. Raises OSError, also for a link or anything else in its place."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
         file = os.open(path, os.O_RDWR | flags)
     except FileNotFoundError:
-        # Only where there is none: in a folder such as /tmp, the system refuses O_CREAT of another's file.
+        # Create it only if it is missing: in a folder such as /tmp, the system refuses O_CREAT of another
+        # user's file.
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600)
-        except FileExistsError:  # by another process, this very moment
+        except FileExistsError:  # created by another process at this moment
             file = os.open(path, os.O_RDWR | flags)
         else:
-            os.fchmod(file, 0o666)  # whatever the umask is: locks of one user are for every other
+            os.fchmod(file, 0o666)  # regardless of the umask: locks are for all users
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EROFS):
             raise
-        file = os.open(path, os.O_RDONLY | flags)  # enough to lock it, though not to say who did
+        file = os.open(path, os.O_RDONLY | flags)  # enough to lock it, though not to name the holder
     seen = os.fstat(file)
     if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
         os.close(file)
@@ -192,7 +192,7 @@ def _opened(path: Path) -> int:
 
 
 def _tell_others(file: int, command: str) -> None:
-    """Write the holder into the file, for processes that wait. The lock works without it, too."""
+    """Write the holder into the file, for waiting processes. The lock works without it."""
     now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     with contextlib.suppress(OSError):
         os.ftruncate(file, 0)
@@ -200,7 +200,7 @@ def _tell_others(file: int, command: str) -> None:
 
 
 def _sentence(device: DeviceInfo, file: int) -> str:
-    """Who holds a lock. The words are the holder's, who may be anybody."""
+    """Return a sentence on the holder of a lock. The words come from the holder, who is untrusted."""
     holder = "another process"
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         noted = decode(os.pread(file, _MOST_BYTES, 0), _Holder)

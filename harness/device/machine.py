@@ -1,8 +1,7 @@
-"""The name and description of a card as an asv machine: one card is one machine, whatever host it sits in.
+"""Name and description of a card as an asv machine: one card is one machine, on any host.
 
-asv makes every key of a machine part of a series' identity, so a key that changes would cut a history in two.
-What changes with an update or another host is therefore an annotation: shown with the machine, never part of
-a series.
+asv makes every key of a machine part of a series' identity, so a changed key would split a history. Facts
+that change with an update or another host are therefore annotations: displayed, and never part of a series.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ ANNOTATIONS = ("cpu", "driver", "gpu_memory", "kernel", "num_cpu", "ram")
 
 
 def machine_name(device: DeviceInfo) -> str:
-    """``nvidia-h200-3f2a9c1e``: the model, and of which card of the model; for a CPU of which host."""
+    """Return a name such as ``nvidia-h200-3f2a9c1e``: the model and the card's identity; for a CPU, the
+    host's.
+    """
     if device.backend == "null":
         return _slug(f"{device.name} {device.uuid or ''}")
     of_card = device.kind == "gpu" and device.uuid
@@ -30,7 +31,7 @@ def machine_name(device: DeviceInfo) -> str:
 
 
 def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
-    """Return an asv machine: asv's own six keys, then the card's, then the annotations."""
+    """Return an asv machine: asv's own six keys, then the card's keys, then the annotations."""
     return {
         "machine": machine_name(device),
         "os": host.os,
@@ -63,7 +64,7 @@ _PACKAGES = (
 
 
 def describe_host() -> Host:
-    """The machine that this runs on, with the versions of the packages that measure or compute on it."""
+    """Return this machine, with versions of the packages that measure or compute on it."""
     import psutil
 
     packages = {}
@@ -82,7 +83,7 @@ def describe_host() -> Host:
 
 
 def cpu_name() -> str:
-    """Return the processor's model as Linux gives it, else what Python knows of it."""
+    """Return the CPU model from Linux, else from Python."""
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("model name"):

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from harness.suite.problem import Case, Problem
 
 SLACK = 1.05
-"""A rate may be above its peak by as much as ticks and a clock above the card's own limit account for."""
+"""Factor by which a rate may exceed its peak, for the timer's resolution and clocks above the
+card's limit."""
 
 _FP32_LANES = {
     **dict.fromkeys([(7, 0), (7, 2), (7, 5), (8, 0)], 64),
@@ -47,11 +48,13 @@ _FLOAT16_FLOP = {
     (9, 0): 4096,
     (10, 0): 8192,
 }
-"""Operations of a multiprocessor in a clock, by compute capability, where float32 accumulation is not halved.
-What has no published figure to check against, such as 8.7 and 12.1, is left out."""
+"""Operations of a multiprocessor per clock, by compute capability, unless float32 accumulation is halved.
+
+Capabilities without a published number to check against, such as 8.7 and 12.1, are left out.
+"""
 
 _HALVED = {(7, 5), (8, 6), (8, 9), (12, 0)}
-"""The capabilities at which GeForce cards accumulate in float32 at half rate."""
+"""Capabilities at which GeForce cards accumulate in float32 at half rate."""
 
 _HALF_RATE_NAME = re.compile(r"GeForce|\bL40$")
 _NO_TENSOR_CORES = re.compile(r"\bGTX\b|\bMX ?\d|\bT\d{3,4}\b")
@@ -66,7 +69,7 @@ def peaks(
 ) -> dict[str, float]:
     """Return peaks by name: float32, float16 (tensor cores) and so on in GFLOP/s, memory in GB/s.
 
-    A peak that cannot be told has no key. Without a plausible clock the device's own maximum serves.
+    An unknown peak has no key. Without a plausible clock, the device's own maximum is used.
     """
     found: dict[str, float] = {}
     clocks_mhz = (
@@ -82,7 +85,7 @@ def peaks(
             found["float32"] = 2 * lanes * gigacycles
         if flop := _float16_flop(capability, device.name):
             found["float16"] = flop * gigacycles
-            if capability >= (8, 0):  # bfloat16 at the same rate, TF32 at half of it: the same data sheets
+            if capability >= (8, 0):  # bfloat16 at the same rate, TF32 at half: the same data sheets
                 found["bfloat16"] = found["float16"]
                 found["tf32"] = found["float16"] / 2
     if memory_clock_mhz and bus_width_bits:
@@ -105,14 +108,16 @@ def unit_of(peaks: Mapping[str, float], dtype: str, gflops: float) -> str:
 
 
 def peak_of(peaks: Mapping[str, float], unit: str, dtype: str, rate: float | None) -> float | None:
-    """Return the peak of a measured rate in GFLOP/s or GB/s; None where it is not known."""
+    """Return the peak for a measured rate in GFLOP/s or GB/s; None if unknown."""
     if unit == "GFLOP/s":
         return peaks.get(unit_of(peaks, dtype, rate or 0.0))
     return peaks.get("memory") if unit == "GB/s" else None
 
 
 def fastest_unit(device: DeviceInfo, peaks: Mapping[str, float], dtype: str) -> str:
-    """Return the name of the highest peak at which a function may compute a dtype: float32 also by TF32."""
+    """Return the name of the highest peak at which a function may compute a dtype: for float32
+    possibly TF32.
+    """
     has_tf32 = "tf32" in peaks or (device.compute_capability or (0, 0)) >= (8, 0)
     units = (dtype, "tf32") if dtype == "float32" and has_tf32 else (dtype,)
     return max(units, key=lambda unit: peaks.get(unit, math.inf))
@@ -132,9 +137,9 @@ def check_rates(
     *,
     tensor_cores: bool = False,
 ) -> None:
-    """Raise BeyondPeakError for a launch whose rate in this time is beyond the card's peak.
+    """Raise BeyondPeakError for a launch whose rate exceeds the card's peak.
 
-    `tensor_cores` marks functions that may use them unsaid, such as libraries. An unknown peak allows all.
+    `tensor_cores` marks functions that may use them, such as libraries. An unknown peak is not checked.
     """
     unit_of_flop = fastest_unit(device, peaks, case.dtype) if tensor_cores else case.dtype
     done = (
@@ -144,7 +149,7 @@ def check_rates(
     for unit, limit, amount in done:
         if not amount:
             continue
-        # A time that reads 0 is shorter than the timer's tick: faster than anything, or nothing was timed.
+        # A time of 0 is shorter than the timer's tick: impossibly fast, or nothing was timed.
         rate = amount / time_ns if time_ns > 0 else math.inf
         peak = peaks.get(limit, math.inf)
         if rate > SLACK * peak:
@@ -157,11 +162,11 @@ def check_rates(
 
 
 def _crossing_bytes(device: DeviceInfo, problem: Problem, case: Case, l2: L2Policy) -> int:
-    """Return the fewest bytes that must cross the device memory, with the best use of the L2."""
+    """Return the fewest bytes to or from device memory, with the best use of the L2."""
     if device.l2_bytes is None:
         return 0
     read, written = (problem.size_bytes(case, arrays) for arrays in (problem.inputs, problem.outputs))
-    if l2 == "cold":  # nothing of the inputs is there, and of the outputs all that fits may stay
+    if l2 == "cold":  # no inputs are there, and as many outputs as fit may stay
         crossing = read + max(0, written - device.l2_bytes)
     else:
         crossing = max(0, read + written - device.l2_bytes)

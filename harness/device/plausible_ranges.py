@@ -1,4 +1,4 @@
-"""Ranges in which a device's account of itself can be true; a value outside of them was never measured."""
+"""Ranges of plausible values of a device. A value outside of its range was never measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lowest and the highest plausible value, both included."""
+    """The lowest and the highest plausible value, inclusive."""
 
     lowest: float
     highest: float
@@ -20,7 +20,7 @@ class Range:
 
 _CLOCK = Range(1, 10_000, "MHz")
 _MAX_CLOCK = Range(100, 10_000, "MHz")
-"""No card or processor has a highest clock below this, though many idle below it."""
+"""No card or processor has a lower highest clock, though many idle at lower clocks."""
 _MEMORY_CLOCK = Range(1, 50_000, "MHz")
 _POWER = Range(0.1, 3_000, "W")
 _LANES = Range(1, 32, "lanes")
@@ -30,7 +30,7 @@ RANGES: Mapping[str, Range] = {
     "memory_clock_mhz": _MEMORY_CLOCK,
     "temperature_c": Range(1, 150, "°C"),
     "power_w": _POWER,
-    # A card that answers has used some, and at 3 kW this is ten years of it.
+    # A responding card has used some energy, and this is ten years at 3 kW.
     "energy_j": Range(1e-3, 1e12, "J"),
     "p_state": Range(0, 15),
     "utilization_percent": Range(0, 100, "%"),
@@ -50,15 +50,15 @@ RANGES: Mapping[str, Range] = {
     "pcie_width": _LANES,
     "pcie_width_now": _LANES,
 }
-"""By the name of a snapshot's field, a limit or a fact of identity. What has no range is text."""
+"""Ranges by the name of a snapshot's field, a limit or a fact of identity. Names without a range are text."""
 
 
 class ImplausibleError(Exception):
-    """A value that cannot be true; the message says what it is."""
+    """A value that cannot be true. The message contains it."""
 
 
 def plausible(name: str, value: Any) -> Any:
-    """Return the value, or each of the values, of what has this name. Raises ImplausibleError."""
+    """Return the value, or each of several, of this name. Raises ImplausibleError."""
     limits = RANGES[name]
     for each in value if isinstance(value, Iterable) else (value,):
         if not limits.lowest <= each <= limits.highest:
@@ -70,13 +70,13 @@ def plausible(name: str, value: Any) -> Any:
 
 
 def plausible_or_none(name: str, value: float | None) -> float | None:
-    """Return a value that can be true; None for another."""
+    """Return a plausible value; None for another."""
     limits = RANGES[name]
     return value if value is not None and limits.lowest <= value <= limits.highest else None
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an exception of a foreign library says, by its kind where it says nothing or cannot."""
+    """Return the message of another library's exception; its type if there is no message."""
     kind = type(error).__name__
     try:
         words = " ".join(str(error).split()).rstrip(".")
@@ -86,7 +86,7 @@ def reason_of(error: Exception) -> str:
 
 
 def text_of(read: Callable[[], str]) -> str:
-    """Return a text from a driver, in one line; 'unavailable: why' where its library raises."""
+    """Return a driver's text in one line; 'unavailable: why' if its library raises."""
     try:
         return " ".join(read().split())
     except Exception as error:  # noqa: BLE001 - such as a card's name that is no UTF-8
@@ -94,7 +94,7 @@ def text_of(read: Callable[[], str]) -> str:
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """Return a value from a driver; None where it refuses, fails or lacks a name for it."""
+    """Return a driver's value; None if it refuses, fails or lacks the name."""
     try:
         return read()
     except Exception:  # noqa: BLE001 - of a library that nobody knows

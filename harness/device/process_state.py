@@ -1,7 +1,7 @@
-"""Settings of a process that a kernel's time may depend on and its source does not show: flags of
-frameworks, numbers of threads, the environment, versions.
+"""Settings of a process that may affect a kernel's time and are not in its source.
 
-Nothing is imported to be asked. What cannot be read is left out, as each version of a framework has its own.
+They are flags of frameworks, numbers of threads, the environment, and versions. Only loaded modules are read.
+A setting that cannot be read is left out, because versions of a framework differ.
 """
 
 from __future__ import annotations
@@ -74,18 +74,20 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "gc": ("isenabled()", "get_threshold()"),
     "sys": ("getswitchinterval()", "getrecursionlimit()"),
 }
-"""Attributes to read of modules that are loaded; those with brackets are called, mappings give entries."""
+"""Attributes to read from loaded modules. Those with brackets are called, and mappings give entries."""
 _OURS = ("HARNESS_", "TORCH_EXTENSIONS_DIR", "PYTHONPATH", "PWD")
 """Variables that this harness sets for each of its processes."""
 _MOST_LETTERS = 120
 
 
 def process_state(root: Path) -> dict[str, str]:
-    """Return settings of this process by name; paths in the checkout of the suite at `root` are alike."""
+    """Return settings of this process by name. Paths in the checkout of the suite at `root` are
+    made equal.
+    """
     top = str(export_root(root) or root)
     found: dict[str, str] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a framework warns of its older names
+        warnings.simplefilter("ignore")  # a framework warns about its older names
         for name, paths in _SETTINGS.items():
             if module := sys.modules.get(name):
                 for path in paths:
@@ -118,7 +120,7 @@ def _entries(name: str, value: Any) -> dict[str, str]:
 
 
 def _told(value: Any) -> str | None:
-    """Return a value in words that are the same in every process; None for what has no such words."""
+    """Return a value as text that is the same in every process; None if it has no such text."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return str(value)
     if isinstance(value, (tuple, list, set, frozenset)):
@@ -144,7 +146,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 def differences(base: Mapping[str, str], head: Mapping[str, str]) -> tuple[str, ...]:
     """Return the settings that differ, as ``torch.get_num_threads: 8 → 1``.
 
-    A library's settings count where both sides loaded it; a variable counts on one side alone.
+    A library's settings count if both sides loaded it; a variable also counts on one side alone.
     """
     both = base.keys() & head.keys()
     alone = {name for name in base.keys() ^ head.keys() if name.startswith("environment ")}

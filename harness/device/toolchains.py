@@ -1,6 +1,6 @@
-"""Toolchains as the command line names them: another nvcc, or a Python environment with other packages.
+"""Toolchains named on the command line: another nvcc, or a Python environment with other packages.
 
-Finding one runs its nvcc or its Python, once, and imports nothing of it.
+Finding one runs its nvcc or its Python once, and imports nothing from it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ COMPILING = (
     *("torch", "triton", "pytorch-triton", "jax", "jaxlib", "numba", "numba-cuda"),
     *("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "pycuda"),
 )
-"""Packages that compile kernels, or hold compiled ones: what makes one environment's times another's."""
+"""Packages that compile kernels or contain compiled ones, on which an environment's times depend."""
 NEEDED = ("ml_dtypes", "msgspec", "numpy", "packaging", "platformdirs", "psutil", "scipy")
-"""Modules that a worker process imports besides the harness itself."""
+"""Modules that a worker process imports besides the harness."""
 _TIMEOUT_S = 60.0
 _VERSION = re.compile(r"\d+(\.\d+){0,2}\Z")
 _PROBE = """
@@ -55,20 +55,20 @@ print(json.dumps({
 
 
 class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
-    """A compiler of one side of a comparison, or an environment as its Python describes it."""
+    """The compiler of one side of a comparison, or an environment described by its Python."""
 
     given: str = ""
-    """The name as it was written."""
+    """The name as given."""
     nvcc: str = ""
-    """Path of what compiles sources; empty where the usual one does."""
+    """Path of the compiler for sources; empty for the default one."""
     python: str = ""
-    """The interpreter that functions of Python run in; empty for the harness's own."""
+    """The interpreter for Python functions; empty for the harness's own."""
     version: str = ""
     """The interpreter's version."""
     packages: Mapping[str, str]
-    """Versions of the packages in its environment that compile, by name."""
+    """Versions of the compiling packages in its environment, by name."""
     missing: tuple[str, ...] = ()
-    """Modules that the environment lacks and a worker needs."""
+    """Modules that a worker needs and the environment lacks."""
 
     @property
     def record(self) -> Toolchain:
@@ -79,7 +79,7 @@ class FoundToolchain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(given: str) -> FoundToolchain:
-    """Return the toolchain that a path or a version names. Raises UsageError for anything else."""
+    """Return the toolchain for a path or a version. Raises UsageError for anything else."""
     path = Path(given).expanduser()
     if _VERSION.match(given) and not path.exists():
         return FoundToolchain(given=given, nvcc=_of_version(given), packages={})
@@ -88,7 +88,7 @@ def find(given: str) -> FoundToolchain:
             return FoundToolchain(given=given, nvcc=_checked(given, name.absolute()), packages={})
     for name in (path, path / "bin" / "python"):
         if name.is_file() and name.name.startswith("python"):
-            # Not resolved: a virtual environment is known by where its link to Python lies.
+            # Not resolved: a virtual environment is identified by the location of its link to Python.
             return _environment(given, name.absolute())
     raise UsageError(
         f"--toolchain {given}: expected an nvcc, a CUDA folder with bin/nvcc, a Python environment or its "
@@ -121,7 +121,7 @@ def _of_version(wanted: str) -> str:
 
 
 def _release(path: str) -> str:
-    """Return an nvcc's release, such as 13.0.88, which it prints behind a V; "" if it does not start."""
+    """Return an nvcc's release, such as 13.0.88, which it prints after a V; "" if it does not start."""
     with suppress(BuildError):
         return nvcc.version(path).rpartition("V")[2]
     return ""
@@ -142,7 +142,7 @@ def _installed() -> Iterator[str]:
 def _environment(given: str, python: Path) -> FoundToolchain:
     asked = msgspec.json.encode((COMPILING, NEEDED, nvcc.PACKAGE)).decode()
     try:
-        # Isolated: neither this process's PYTHONPATH nor the folder we are in is the environment's.
+        # Isolated: this process's PYTHONPATH and the current folder do not belong to the environment.
         done = subprocess.run(
             [str(python), "-I", "-c", _PROBE, asked],
             capture_output=True,
@@ -157,7 +157,7 @@ def _environment(given: str, python: Path) -> FoundToolchain:
 
 
 def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchain]:
-    """Base's and head's. Raises UsageError unless there are two, of a kind."""
+    """Return base's and head's toolchain. Raises UsageError unless there are two of one kind."""
     if len(named) != 2:
         raise UsageError("--toolchain is given twice, base's first: two are compared.")
     base, head = map(find, named)
@@ -168,7 +168,7 @@ def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchai
 
 
 def environment_of(toolchain: FoundToolchain) -> dict[str, str]:
-    """Return the variables by which a process finds this toolchain first, with extensions of its own."""
+    """Return variables that put this toolchain first in a process, with extensions of its own."""
     found = {
         "TORCH_EXTENSIONS_DIR": str(
             Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_dir() / "torch-extensions")

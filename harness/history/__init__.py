@@ -1,3 +1,4 @@
-"""Figures over the commits of a line: series, their changes, events, suspects, and a team's decisions.
-No page and no terminal, which report/ has. What the figures are read from is in sources/.
+"""Series of measurements over the commits of a line: changes, events, suspects, and a team's decisions.
+
+report/ shows them on pages and in the terminal. sources/ reads the measurements.
 """

@@ -1,9 +1,9 @@
-"""asv's limits of regressions: what a project's configuration tells asv not to report, heeded as asv does.
+"""asv's limits of regressions: the regressions that a project's configuration hides from asv's reports.
 
-``regressions_thresholds`` maps patterns of benchmarks to the least growth that asv reports.
-``regressions_first_commits`` maps them to the commit after which asv looks for regressions, or to null where
-asv is not to look at all. A pattern is a regular expression that a name begins with; asv puts ``@`` and the
-branch behind the name. Of several patterns that fit the highest threshold and the newest commit count.
+``regressions_thresholds`` maps patterns of benchmarks to the smallest growth that asv reports.
+``regressions_first_commits`` maps patterns to the commit after which asv looks for regressions, or to null to
+switch the search off. A pattern is a regular expression for the beginning of a name; asv appends ``@`` and
+the branch to the name. If several patterns match, the highest threshold and the newest commit apply.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Limit:
     """Limits of asv's configuration for the regressions of one case."""
 
     file: str
-    """The name of the configuration."""
+    """Name of the configuration file."""
     threshold: float | None = None
-    """The least relative growth of its time, or of another cost, that counts; None where none is set."""
+    """Smallest relative growth of its time, or of another cost, that counts; None without a threshold."""
     threshold_pattern: str = ""
     first: int = -1
-    """The position of the commit after which regressions count; -1 where all of them do."""
+    """Position of the commit after which regressions count; -1 if all count."""
     first_commit: str = ""
     """The first commit, as the configuration names it."""
     first_pattern: str = ""
     off_pattern: str = ""
-    """The pattern that turns the search off; empty where it is on."""
+    """Pattern that turns the search off; empty if the search is on."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The limits that apply to the case, as the configuration has them."""
+        """Return the limits of the case as sentences, in the configuration's words."""
         return tuple(filter(None, (self.of_threshold, self.of_first, self.of_off)))
 
     @property
@@ -64,20 +64,20 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsvLimits:
-    """The limits of every benchmark, as a configuration has them."""
+    """The limits of every benchmark in a configuration."""
 
     file: str = ""
     branch: str = ""
-    """The branch behind the name of each benchmark."""
+    """Branch that follows the name of each benchmark."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     first_commits: Mapping[str, str | None] = field(default_factory=dict)
     positions: Mapping[str, int] = field(default_factory=dict)
-    """The places of the first commits in the history at hand, as `placed` finds them."""
+    """Positions of the first commits in this history, from `placed`."""
     problems: tuple[str, ...] = ()
-    """The first commits that have no place there, a sentence each."""
+    """Sentences on first commits that this history does not have."""
 
     def placed(self, repository: Path, commits: Commits) -> AsvLimits:
-        """Return the same limits with the places of their commits."""
+        """Return the same limits with the positions of their commits."""
         positions: dict[str, int] = {}
         problems = []
         for name in sorted({each for each in self.first_commits.values() if each}):
@@ -91,7 +91,7 @@ class AsvLimits:
         return replace(self, positions=positions, problems=tuple(problems))
 
     def of(self, name: str) -> Limit | None:
-        """Return the limit of a benchmark by asv's name of it; None where no pattern fits."""
+        """Return the limit of a benchmark by asv's name of it; None if no pattern matches."""
         full = f"{name}@{self.branch}" if self.branch else name
         thresholds = {each: self.thresholds[each] for each in _fitting(self.thresholds, full)}
         commits = {each: self.first_commits[each] for each in _fitting(self.first_commits, full)}
@@ -118,9 +118,9 @@ def _fitting(patterns: Mapping[str, object], name: str) -> Iterator[str]:
 
 
 def limits_of(conf: Any, file: str, branch: str) -> AsvLimits:
-    """Return the limits that a configuration has: the attributes are those of asv's Config.
+    """Return the limits of a configuration, whose attributes are those of asv's Config.
 
-    Raises ConfigError for a pattern that is no regular expression, and a threshold that is no number.
+    Raises ConfigError for an invalid regular expression, and for a threshold that is no number.
     """
     thresholds, first_commits = (
         _patterns(getattr(conf, name), f"{file}: {name}") for name in (_THRESHOLDS, _FIRST_COMMITS)

@@ -1,4 +1,6 @@
-"""Finds the changes of a series: what moved, when, by how much, and whether the code or the card did it."""
+"""Finds the changes of a series: what changed, when, by how much, and whether the code or the
+card caused it.
+"""
 
 from __future__ import annotations
 
@@ -30,47 +32,47 @@ from harness.judgement.statistics.windows import LEVEL
 from harness.records.types import Diagnosis, Row
 
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
-"""A change without another name is one of which nobody knows whether it is for better or worse."""
+"""Kind of a change. It is `change` if better and worse are unknown."""
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
 Ints = npt.NDArray[np.int64]
 
 SMALLEST = 0.01
-"""The smallest relevant change of a case whose noise nobody has calibrated."""
+"""Smallest relevant change of a case that was never calibrated."""
 TIMED = (*HEADLINES.values(), "time_ms")
-"""Metrics that have cycles behind them."""
+"""Metrics that cycles can be computed for."""
 BUILT = ("registers", "local_bytes", "spill_bytes", "occupancy_percent", "loop_instructions")
-"""Metrics that nothing but the build decides: no card can move them, and they have no noise."""
+"""Metrics that the build alone decides: they have no noise, and no card affects them."""
 SIGNIFICANCE = 0.001
-"""The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
-docs/history.md has what this and the other one came to."""
+"""Largest p-value of a change. A history is searched again after every commit, so noise has many chances:
+docs/history.md has the measured error rates of both limits."""
 SIGNIFICANCE_OF_FEW = 0.002
-"""The same where there are fewer points than MANY, and so few searches, and noise is hardly known."""
+"""The same for fewer points than MANY, which means fewer searches and a poorly known noise."""
 MANY = 40
 _WINDOW = 30
-"""Most points on each side of a change that are looked at for what stood beside the figure."""
+"""Most points on each side of a change from which companion values are taken."""
 _DRIFT = 12
-"""The same at each end of a drift."""
+"""The same for each end of a drift."""
 _NOTHING = 1e-300
 """Replaces a sum of squares that is 0."""
 _CLOCK_APART = 0.004
-"""A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
+"""Smallest relevant change of the clock. A step of 15 MHz is 0.75 % at 2 GHz, and medians vary less."""
 _SHARE = 1 / 3
-"""Share of a change that may be left in cycles where the clock explains it."""
+"""Share of a change that may remain in cycles if the clock explains the change."""
 _WARMER_C = 5.0
 _AT_LIMIT = 0.95
 _ENOUGH, _FEWEST = 10, 3
-"""Figures of an epoch, from which on its noise is known, and below which there is none."""
+"""Points of an epoch from which its noise is well known, and below which it is unknown."""
 _CLOCKED = 0.97
-"""Share of an epoch's usual clock: a point below it is shown as set aside by its clock."""
+"""Share of an epoch's usual clock below which a point is shown as disturbed by its clock."""
 
 
 RecordOf = Callable[[Series, int], Row | None]
-"""Returns the row of a record for a point of a series; None where there is none."""
+"""Returns the row of a record for a point of a series; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(ChangePoint):
-    """A step of a series: `at`, `first` and `last` are points, `good` and `bad` positions of commits."""
+    """A step of a series. `at`, `first` and `last` are points; `good` and `bad` are positions of commits."""
 
     id: str
     card: str
@@ -78,17 +80,17 @@ class Change(ChangePoint):
     kind: Kind
     attribution: Attribution
     good: int
-    """The commit of the last point that is surely before."""
+    """Commit of the last point that certainly precedes the change."""
     bad: int
-    """The commit of the first point that is surely after: the change is in good+1..bad."""
+    """Commit of the first point that certainly follows the change: the change is in good+1..bad."""
     cycles_effect: float | None = None
-    """The effect on the cycles of a launch; None where the clock is not known."""
+    """Effect on the cycles of a launch; None if the clock is unknown."""
     clock_before: float | None = None
     clock_after: float | None = None
     static: tuple[str, ...] = ()
     """Changes in the build, such as "registers 40 → 64"."""
     shifts: tuple[Shift, ...] = ()
-    """Changes right there in how the case was measured."""
+    """Changes at that point in how the case was measured."""
     epoch: int = 0
     compared: bool = False
     """True if a comparison of two commits found the change, or narrowed its range."""
@@ -101,12 +103,14 @@ class Change(ChangePoint):
 
     @property
     def size(self) -> float:
-        """Size to sort by: the logarithm of the ratio, either way."""
+        """Return the absolute logarithm of the ratio, to sort by."""
         return abs(math.log1p(max(self.effect, -0.999)))
 
     @property
     def sure_size(self) -> float:
-        """Size at the end of the interval that is nearer to no change; 0 if the interval holds no change."""
+        """Return the size at the end of the interval nearest to no change; 0 if the interval includes no
+        change.
+        """
         if not self.low * self.high > 0:
             return 0.0
         return abs(math.log1p(max(min(self.low, self.high, key=abs), -0.999)))
@@ -119,17 +123,17 @@ class Analysed:
     levels: tuple[Level, ...]
     outliers: tuple[int, ...]
     clocked: tuple[int, ...]
-    """Points whose clock was well below what is usual."""
+    """Points whose clock was well below the usual one."""
     noise: float
     floor: float
-    """The smallest change that counts."""
+    """Smallest change that counts."""
     candidates: tuple[Change, ...] = ()
-    """Steps that are not sure by themselves, and count where another card is sure of the same."""
+    """Steps that are not certain by themselves, and count if another card certainly has the same step."""
     unjudged: Change | None = None
-    """The newest figures, where they are off their level and it is too early to say more: no interval and no
-    p-value, which are NaN."""
+    """The newest points, if they are off their level and too few for a verdict. Interval and
+    p-value are NaN."""
     limit: Limit | None = None
-    """The regressions of this series that asv's configuration tells asv not to report."""
+    """Regressions of this series that asv's configuration hides."""
 
 
 def timed(change: Change, case: SeriesCase) -> Change:
@@ -141,7 +145,7 @@ def timed(change: Change, case: SeriesCase) -> Change:
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
-    """The id of a change, by the first commit that surely has it."""
+    """Return the id of a change, by the first commit that certainly has it."""
     return hashlib.sha256(repr((card, case, metric, commit)).encode()).hexdigest()[:10]
 
 
@@ -152,10 +156,11 @@ def analyse(
     record: RecordOf = lambda _series, _point: None,
     limit: Limit | None = None,
 ) -> Analysed:
-    """Search each epoch by itself: what moves between two of them is neither's.
+    """Search each epoch separately. A difference between two epochs is no change of either.
 
-    `floor` is the smallest visible change that the card's calibration knows; None without one. `record`
-    is what tells of a point's build. `limit` is kept; a threshold below SMALLEST is searched for.
+    `floor` is the smallest visible change from the card's calibration, or None. `record` returns the record
+    of a point's build. `limit` is stored in the result; if its threshold is below SMALLEST, changes of that
+    size are searched for.
     """
     smallest = floor or min(SMALLEST, (limit and limit.threshold) or SMALLEST)
     searched = series.case.direction != "none"
@@ -177,12 +182,12 @@ def analyse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SearchedEpoch:
-    """The steps that the search of one epoch found."""
+    """Steps found in one epoch."""
 
     changes: tuple[Change, ...]
     candidates: tuple[Change, ...]
     unjudged: Change | None
-    """Only the newest epoch has one."""
+    """The newest points, if they are off their level; only for the newest epoch."""
     levels: tuple[Level, ...]
     outliers: tuple[int, ...]
     figures: int
@@ -190,7 +195,7 @@ class _SearchedEpoch:
 
 
 def _is_exact(series: Series) -> bool:
-    """True if the figures have no noise, so that one of them is enough."""
+    """Return True if the values have no noise, so that a single point suffices."""
     return series.case.metric in BUILT
 
 
@@ -234,7 +239,9 @@ def _search(
 
 
 def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
-    """Return the same where the candidates with these ids count, which judges newest figures there."""
+    """Return the same with the candidates of these ids as changes. They settle newest points at
+    that place.
+    """
     counting = [each for each in analysed.candidates if each.id in ids]
     left = tuple(each for each in analysed.candidates if each.id not in ids)
     early = analysed.unjudged
@@ -244,18 +251,18 @@ def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
 
 
 def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
-    """The same with more changes: each divides the level that it is in."""
+    """Return the same with more changes. Each divides the level that contains it."""
     levels = _divided(analysed.levels, changes, analysed.series.values)
     in_order = tuple(sorted((*analysed.changes, *changes), key=lambda change: change.at))
     return replace(analysed, changes=in_order, levels=levels)
 
 
 Evidence = tuple[str, Hint]
-"""A change or candidate by its id, as far as other cards are concerned."""
+"""Id of a change or candidate, with its properties for other cards."""
 
 
 def evidence_of(analysed: Iterable[Analysed]) -> list[Evidence]:
-    """Return what cards have found, certain or not, so that other cards can be compared with it."""
+    """Return the changes and candidates of cards, so that other cards can be compared with them."""
     return [
         (change.id, _hint(change, sure=change in one.changes))
         for one in analysed
@@ -270,19 +277,21 @@ def _hint(change: Change, *, sure: bool) -> Hint:
 
 
 def confirmed_by(evidence: Sequence[Evidence]) -> frozenset[str]:
-    """The ids of candidates that count, because another card is sure of the same in the same case."""
+    """Return the ids of candidates that count, because another card certainly has the same change in the same
+    case.
+    """
     return frozenset(evidence[index][0] for index in confirmed([hint for _, hint in evidence]))
 
 
 def _divided(levels: tuple[Level, ...], steps: Iterable[ChangePoint], values: Floats) -> tuple[Level, ...]:
-    """The levels, each in two where a step is within."""
+    """Return the levels, divided at the steps."""
     for step in steps:
         levels = tuple(part for level in levels for part in _halves(level, step, values))
     return levels
 
 
 def _halves(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
-    """A level as it is, or in two where a step is within."""
+    """Yield a level, or its two parts if it contains the step."""
     if not level.start < step.at < level.stop:
         yield level
         return
@@ -301,9 +310,9 @@ def _placed_level(level: Level, points: Ints) -> Level:
 
 
 def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
-    """The same with two steps, and a level between them, for each stretch that was worse and came back."""
+    """Return the segmentation with two steps and a level for each brief stretch that was worse."""
     worse = [one for one in found.brief if _is_worse(series, one.effect)]
-    known = {step.at for step in found.changes}  # a stretch may end in a level that stays
+    known = {step.at for step in found.changes}  # a stretch may end in a lasting level
     steps = [step for one in worse for step in _steps_of(one, values) if step.at not in known]
     within = {at for one in worse for at in range(one.start, one.stop)}
     return replace(
@@ -326,14 +335,16 @@ def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
 
 
 def _unsure(at: int, values: Floats, start: int) -> ChangePoint:
-    """Return the step to the newest figures, from the last ones of the level that starts at `start`."""
+    """Return the step to the newest points, from the end of the level that starts at `start`."""
     before = values[: at - start]
     known = before[np.isfinite(before) & (before > 0)]
     return _step(at, _middle(known[-LEVEL:]), _middle(values[at - start :]), math.nan, math.nan, math.nan)
 
 
 def _middle(values: Floats) -> float:
-    """The median of the figures that are searched: of zeros, as some tracks have, there is no ratio."""
+    """Return the median of the searched points. Zeros, which some tracks have, are skipped: they have no
+    ratio.
+    """
     return float(np.median(values[np.isfinite(values) & (values > 0)]))
 
 
@@ -352,7 +363,7 @@ def _step(at: int, before: float, after: float, low: float, high: float, p_value
 
 
 def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[ChangePoint]) -> Drift | None:
-    """The slide to the worse that the newest figures are in, unless steps tell it better than a line does."""
+    """Return the drift for the worse of the newest points, unless steps explain it better than a line."""
     found = find_drift(values, smallest=smallest)
     if found is None or not _is_worse(series, found.effect):
         return None
@@ -360,8 +371,9 @@ def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[Chan
     logs = np.log(values[there])
     level = np.searchsorted([step.at for step in steps], there, side="right")
     by_steps = sum(_deviation(logs[level == each]) for each in np.unique(level))
-    # Schwarz's criterion: each level costs its height and its place, the line two parameters. Noise of two
-    # exponentials, as of squares a few strays would be nearly all, and what is left between them nothing.
+    # Schwarz's criterion: each level costs two parameters, its height and its place, and so does the line.
+    # Use exponential noise. With squares, a few outliers would dominate, and the rest would count for
+    # nothing.
     more = 2 * np.unique(level).size - 1 - 2
     by_line = _deviation(logs - _line(found, logs.size))
     gain = 2 * logs.size * math.log(max(by_line, _NOTHING) / max(by_steps, _NOTHING))
@@ -369,17 +381,17 @@ def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[Chan
 
 
 def _deviation(logs: Floats) -> float:
-    """Return the sum of the distances of figures from their median."""
+    """Return the sum of the distances of points from their median."""
     return float(np.abs(logs - np.median(logs)).sum())
 
 
 def _is_part(step: ChangePoint, slide: Drift) -> bool:
-    """Return True if a step is a part of a slide."""
+    """Return True if a step is a part of a drift."""
     return slide.start < step.at < slide.stop and step.effect * slide.effect > 0
 
 
 def _newest_of(slide: Drift, values: Floats, smallest: float) -> Newest | None:
-    """The newest figures that are off the slide: off the level before them they all are."""
+    """Return the newest points that are off the drift. All of its points are off the level before it."""
     there = _figures_of(slide, values)
     newest = find_changes(values[there] / np.exp(_line(slide, there.size)), smallest=smallest).newest
     return newest and replace(newest, at=int(there[newest.at]))
@@ -391,12 +403,14 @@ def _figures_of(slide: Drift, values: Floats) -> Ints:
 
 
 def _line(slide: Drift, count: int) -> Floats:
-    """The slide over so many figures, in logarithms. Ten blocks of them have its ends in their middles."""
+    """Return the drift over `count` points, as logarithms. Its ends are the middles of the first and last of
+    ten blocks.
+    """
     return math.log1p(slide.effect) / 0.9 * np.linspace(0, 1, count)
 
 
 def _step_of(slide: Drift, values: Floats) -> ChangePoint:
-    """The step from where the level was best to the newest figure."""
+    """Return the step from the best level to the newest point."""
     about = values[max(0, slide.best - _DRIFT // 2) : slide.best + _DRIFT // 2 + 1]
     best = float(np.nanmedian(about))
     step = _step(slide.best, best, best * (1 + slide.effect), slide.low, slide.high, slide.p_value)
@@ -404,13 +418,14 @@ def _step_of(slide: Drift, values: Floats) -> ChangePoint:
 
 
 def _is_worse(series: Series, effect: float) -> bool:
-    """For sure: not where nobody knows which way is better."""
+    """Return True if an effect is for the worse; False if better and worse are unknown."""
     return series.case.direction == ("higher" if effect < 0 else "lower")
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
-    """The noise of the newest epoch with enough figures, else of the one with the most; NaN where these
-    are too few to have any. `epochs` are pairs of figures and noise.
+    """Return the noise of the newest epoch with enough points, else of the longest; NaN if that is too short.
+
+    `epochs` are pairs of the number of points and the noise.
     """
     for figures, noise in reversed(epochs):
         if figures >= _ENOUGH:
@@ -430,11 +445,11 @@ def _change(
     kind: Kind | None,
 ) -> Change:
     own, case = series.epoch == epoch, series.case
-    # A drift has no side: it is where it began and where it has come to.
+    # A drift has two places, its start and its end, instead of two sides.
     reach, back = (_DRIFT, _DRIFT) if kind == "drift" else (_WINDOW, 0)
     before = _beside(series, own, max(low, step.first - reach), step.first)
     after = _beside(series, own, max(low, step.last - back), min(high, step.last + reach))
-    # There is one: a change has a level before it.
+    # A level exists: a change has a level before it.
     good = int(np.flatnonzero(own[: step.first] & np.isfinite(series.values[: step.first]))[-1])
     slower = _slower(series, step)
     clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
@@ -444,7 +459,7 @@ def _change(
     attribution = _attribution(series, epoch, slower, cycles, before, after)
     if attribution in ("code", "unknown") and same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
-    named = low if kind == "drift" else step.at  # where it was best may move with each figure
+    named = low if kind == "drift" else step.at  # the best place may move with each point
     found = _kind(attribution, slower, case.direction)
     return Change(
         id=change_id(series.card, case.name, case.metric, commits[int(series.positions[named])].hash),
@@ -465,10 +480,10 @@ def _change(
 
 
 def unreported(analysed: Analysed, change: Change) -> str:
-    """Return why asv's configuration tells asv not to report a change for the worse; empty where it does not.
+    """Return why asv's configuration hides a change for the worse; empty if it does not.
 
-    A change below the threshold counts all the same where, as in asv, the newest level has grown by more than
-    the threshold over the level before the change, and no later change tells of that.
+    A change below the threshold still counts in one case, as in asv: the newest level exceeds the level
+    before the change by more than the threshold, and no later change reports that.
     """
     limit = analysed.limit
     if limit is None:
@@ -485,14 +500,14 @@ def unreported(analysed: Analysed, change: Change) -> str:
 
 
 def _growth(analysed: Analysed, change: Change) -> float:
-    """Relative growth of the time, or of another cost, that a change is."""
-    if analysed.series.case.metric in BUILT:  # which may be 0
+    """Return the relative growth of the time, or of another cost."""
+    if analysed.series.case.metric in BUILT:  # the level may be 0
         return abs(change.effect)
     return math.expm1(_slower(analysed.series, change))
 
 
 def _exceeding(analysed: Analysed, epoch: int, threshold: float) -> set[str]:
-    """Return the ids of the steps that asv reports, found as asv does: from the newest level backwards."""
+    """Return the ids of the steps that asv reports, searched like asv from the newest level backwards."""
     series, found = analysed.series, set[str]()
     steps = [each for each in analysed.changes if each.epoch == epoch and each.kind != "drift"]
     if not steps or series.case.metric in BUILT:
@@ -507,19 +522,19 @@ def _exceeding(analysed: Analysed, epoch: int, threshold: float) -> set[str]:
 
 
 def _slower(series: Series, step: ChangePoint) -> float:
-    """Return the slowdown as a logarithm; of a figure of the build, which may be 0, its sign alone."""
+    """Return the slowdown as a logarithm; for a value of the build, which may be 0, only its sign."""
     if series.case.metric in BUILT:
         return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
     return _log_time(series, step.after) - _log_time(series, step.before)
 
 
 def _log_time(series: Series, value: float) -> float:
-    """A level as the logarithm of something of which less is better."""
+    """Return the logarithm of a level, converted so that less is better."""
     return -math.log(value) if series.case.direction == "higher" else math.log(value)
 
 
 def _beside(series: Series, own: npt.NDArray[np.bool_], start: int, stop: int) -> dict[str, float]:
-    """Medians of what stood beside the figure in points start..stop of one epoch."""
+    """Return the medians of the companion values in points start..stop of one epoch."""
     there = own[start:stop] & np.isfinite(series.values[start:stop])
     figures_there = {name: figures[start:stop][there] for name, figures in series.beside.items()}
     known = {name: figures[np.isfinite(figures)] for name, figures in figures_there.items()}
@@ -534,7 +549,7 @@ def _attribution(
     before: dict[str, float],
     after: dict[str, float],
 ) -> Attribution:
-    """Return True if the clock explains a change: cycles stay the same where only the clock moved."""
+    """Return the attribution of a change: to the clock, if cycles stayed the same and the clock changed."""
     if series.case.metric in BUILT:
         return "code"
     if cycles is None:
@@ -553,8 +568,10 @@ def _attribution(
 
 
 def same_build(before: Row | None, after: Row | None) -> bool:
-    """Return whether both sides launched the same code in the same way: the same instructions where they can
-    be told from the rest of a binary, else the same binary, or the same source without one.
+    """Return whether both sides launched the same code in the same way.
+
+    The code is the instructions if they can be separated from the rest of a binary, else the binary, or the
+    source without a binary.
     """
     if before is None or after is None or before.launch != after.launch:
         return False

@@ -1,8 +1,8 @@
-"""Comparisons of two commits, stored on a card, as evidence of its history.
+"""Uses a card's stored comparisons of two commits as evidence for its history.
 
-A paired comparison says of two commits what a series can only guess: it narrows the range of a change,
-settles what the newest figures leave open, and finds what is too small for a series to show. It speaks of
-time, and so tells of metrics that have time behind them and of no others.
+A paired comparison is more precise than a series. It narrows the range of a change, settles uncertain newest
+points, and finds changes too small for a series. It measures time, so it counts only for metrics based on
+time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from harness.history.sources.our_records import Commits, Judged, RunFacts
 _SAME = ("unchanged", "identical")
 _MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improvement"}
 _CHANCE = 0.001
-"""Chance that a comparison calls an unmoved case moved, at its usual confidence."""
+"""Probability that a comparison wrongly reports a change, at its default confidence."""
 _SHARE = 0.25
-"""Share of a drift at each end, from within which commits stand for that end."""
+"""Share of a drift at each end, within which commits count as that end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,11 @@ class ComparedCase:
     judged: Judged
 
     def covers(self, change: Change) -> bool:
-        """Return True if a commit that may have made the change lies between the two."""
+        """Return True if a commit that may have made the change lies between base and head."""
         return self.base < change.bad and change.good < self.head
 
     def judges(self, newest: Change) -> bool:
-        """Return True if one side is a commit of the newest figures, and the other an older one."""
+        """Return True if one side is among the newest points' commits, and the other is older."""
         return self.base <= newest.good and self.head >= newest.bad
 
     @property
@@ -47,12 +47,15 @@ class ComparedCase:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of the change that it found; None where it found none."""
+        """Return the kind of the change that it found; None if it found none."""
         return _MOVED.get(self.judged.status)
 
 
 def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tuple[ComparedCase, ...]]:
-    """Comparisons by case whose commits are on the line, the older as base; of the same two the newest."""
+    """Return comparisons by case whose commits are in the history, the older one as base.
+
+    Of several comparisons of the same two commits, the newest counts.
+    """
     found: dict[str, dict[tuple[int, int], ComparedCase]] = defaultdict(dict)
     at = commits.positions
     for each in facts:
@@ -64,7 +67,7 @@ def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tup
 
 
 def with_comparisons(analysed: Analysed, compared: Sequence[ComparedCase], commits: Commits) -> Analysed:
-    """A series' changes, as comparisons narrow them, settle them and add to them."""
+    """Return a series' changes after comparisons narrowed them, settled them, or added to them."""
     told = [each for each in compared if each.is_same or each.kind]
     if not told or analysed.series.case.metric not in TIMED:
         return analysed
@@ -72,14 +75,16 @@ def with_comparisons(analysed: Analysed, compared: Sequence[ComparedCase], commi
     counting = with_confirmed(analysed, sure)
     changes = tuple(_weighed(change, told, counting.changes) for change in counting.changes)
     newest = counting.unjudged
-    # A comparison with one of the newest commits judges these, whatever it says.
+    # A comparison with one of the newest commits settles the newest points, whatever its verdict.
     is_judged = newest is not None and any(one.judges(newest) for one in told)
     settled = replace(counting, changes=changes, unjudged=None if is_judged else newest)
     return with_changes(settled, tuple(_added(settled, newest, told, commits)))
 
 
 def _weighed(change: Change, told: Sequence[ComparedCase], changes: Sequence[Change]) -> Change:
-    """A change with the range that comparisons leave of it, or as none of the code's."""
+    """Return a change with the range that comparisons leave, or attributed to something other
+    than the code.
+    """
     others = [each for each in changes if each is not change and each.kind in _MOVED.values()]
     before = None
     while before != change:
@@ -105,7 +110,7 @@ def _weighed_by(one: ComparedCase, change: Change, *, alone: bool) -> Change:
 
 
 def _without(one: ComparedCase, change: Change) -> Change:
-    """A change that is not between the two commits that were compared."""
+    """Return a change that is not between the two compared commits."""
     if one.base <= change.good and one.head >= change.bad:
         return _not_code(change)
     if one.base <= change.good:
@@ -118,14 +123,16 @@ def _not_code(change: Change) -> Change:
 
 
 def _found(one: ComparedCase, change: Change) -> bool:
-    """Return True if a comparison found the change within the commits that it compared."""
+    """Return True if a comparison found the change between its two commits."""
     return one.kind == change.kind and one.covers(change)
 
 
 def _added(
     analysed: Analysed, unjudged: Change | None, told: Sequence[ComparedCase], commits: Commits
 ) -> Iterator[Change]:
-    """Yield changes that comparisons found and the series does not show, by the narrowest comparison."""
+    """Yield changes that comparisons found and the series does not show, from the narrowest comparison of
+    each.
+    """
     known = [change for change in analysed.changes if change.kind in _MOVED.values()]
     for one in sorted(told, key=lambda one: one.head - one.base):
         if one.kind is None or any(one.covers(change) for change in known):
@@ -173,5 +180,5 @@ def _change_of(
 
 
 def _as_figure(time: float, series: Series) -> float:
-    """An effect on time, as one on the series' figure."""
+    """Return an effect on time as an effect on the series' metric."""
     return 1 / (1 + time) - 1 if series.case.direction == "higher" else time

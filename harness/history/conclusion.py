@@ -1,6 +1,6 @@
-"""The conclusion from several cards: which changes are stale, and the events that the others belong to.
+"""Combines the findings of several cards: events of their changes, without stale ones.
 
-The terminal, the pages, badges, the feed and the exit status all say what is concluded here.
+The terminal, pages, badges, the feed and the exit status all use this conclusion.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from harness.history.triage import WORSE, Decision, Stated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFindings:
-    """The findings of one card that a conclusion needs."""
+    """The findings of one card for a conclusion."""
 
     name: str
-    """As in Change.card."""
+    """Name of the card, as in Change.card."""
     changes: Sequence[Stated]
-    """The changes of its series, before any decision about an event."""
+    """Changes of its series, before decisions about events."""
     spans: Mapping[str, tuple[int, int]]
-    """Positions of the first and the last commit that each case was measured at."""
+    """Positions of the first and the last commit with a result of each case."""
     ended: Collection[str]
-    """Cases that it measures no more."""
+    """Cases that it no longer measures."""
     measured: Collection[int]
-    """Positions of the newest commits that it has measured: STALE_COMMITS + 1, or all if there are fewer."""
+    """Positions of the newest measured commits: STALE_COMMITS + 1, or all if there are fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """The events of all cards, open ones first, and what is stale."""
+    """The events of all cards, open ones first, and the test for stale cases."""
 
     events: tuple[Event, ...]
     is_stale: Callable[[int], bool]
-    """Return True if a case last measured at this position is stale."""
+    """Return True if a case with its last result at this position is stale."""
 
     @property
     def changes(self) -> Iterator[Stated]:
-        """Yield the changes of all events, as their events leave them."""
+        """Yield the changes of all events, with the decisions about the events applied."""
         return (each for event in self.events for each in event.changes)
 
     @property
     def open(self) -> Iterator[Stated]:
-        """Yield the regressions that nobody has accepted and nothing has taken back."""
+        """Yield the regressions that are neither accepted nor reverted."""
         return (each for each in self.changes if each.is_open)
 
     @property
     def unjudged(self) -> Iterator[Stated]:
-        """Yield what became worse so lately that nobody can tell yet."""
+        """Yield the newest slowdowns, which are too recent to be judged."""
         early = (each for each in self.changes if each.state == "unjudged")
         return (each for each in early if each.change.kind in WORSE)
 
@@ -58,9 +58,9 @@ class Conclusion:
 def conclude(
     cards: Sequence[CardFindings], decisions: Sequence[Decision], commits: Commits, today: dt.date
 ) -> Conclusion:
-    """Join the changes of cards to events, apply what was decided about these, and set stale ones apart.
+    """Join the changes of cards into events, apply decisions to these, and mark stale changes.
 
-    Which candidates count because of other cards is settled before, as it changes what each card has found.
+    Candidates that other cards confirm have been added to the changes before.
     """
     is_stale = _staleness((at for card in cards for at in card.measured), commits)
     changes = (each for card in cards for each in _with_stale(card.changes, card.spans, card.ended, is_stale))
@@ -75,8 +75,9 @@ def _with_stale(
     ended: Collection[str],
     is_stale: Callable[[int], bool],
 ) -> list[Stated]:
-    """Return a card's changes, open and unjudged ones as stale where the case or the card is measured no
-    more. Nobody knows whether such a regression is still there.
+    """Return a card's changes. Open and unjudged changes of cases that are no longer measured become stale.
+
+    Nobody knows whether such a regression still exists.
     """
     stale = {case for case, (_, last) in spans.items() if case in ended or is_stale(last)}
     return [each.as_stale if each.change.case in stale else each for each in changes]
@@ -84,14 +85,14 @@ def _with_stale(
 
 STALE_COMMITS = 30
 _STALE_S = 90 * 86400
-"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
+"""Age of a last measurement from which it is stale: in seconds, and in later measured commits of any card."""
 
 
 def _staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
-    """Return a function that tells of a position whether a last measurement there is stale.
+    """Return a function that tells whether a last measurement at a position is stale.
 
-    It is stale where it lies long before the newest commit that any card has measured, both by time and by
-    the number of commits measured since: the clock of one commit may be wrong.
+    It is stale if it is far behind the newest measured commit of any card, by time and by the number of
+    commits measured since. Both must hold, because the clock of a single commit may be wrong.
     """
     newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
     if len(newest) <= STALE_COMMITS:

@@ -1,4 +1,4 @@
-"""Which cases a card measures no more, and what may have taken their place."""
+"""Finds the cases that a card no longer measures, and cases that may have replaced them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from harness.history.series import Series
 from harness.judgement.statistics.paired import median
 
 _MISSED = 3
-"""More runs than these without a case, and twice as many as ever before, tell that it is measured no more."""
+"""Number of runs without a case after which it is no longer measured, if it is also twice the longest earlier
+gap."""
 _FULL = 0.5
-"""Share of the cases that a card's runs have in the middle, from which on a run tells what it leaves out."""
+"""Share of the cases in a median run, from which a run counts as complete."""
 _ALIKE = 0.7
-"""Share of words that two names have in common."""
+"""Share of common words that makes two names similar."""
 _LEVELS = 5
 _APART = 1.5
-"""The largest ratio of the levels before and after a rename."""
+"""Largest ratio of the levels before and after a rename."""
 
 
 def ended_cases(every: Sequence[Series], unlisted: frozenset[str]) -> dict[str, str]:
-    """The cases that are missing in a card's newest runs, though these have others, and those `unlisted`. By
-    name, with the case that may be the same under another name, as it began where this one ended; else empty.
+    """Return the cases missing from a card's newest runs, and those `unlisted`, with a possible successor.
+
+    A successor begins where the case ended, and may be the same case under another name; empty if there is
+    none.
     """
     if not every:
         return {}
@@ -36,7 +39,7 @@ def ended_cases(every: Sequence[Series], unlisted: frozenset[str]) -> dict[str, 
 
 
 def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
-    """Positions of the commits of which a card measured more than a few of its cases."""
+    """Return the positions of commits with runs of more than a few cases."""
     counts = np.bincount(np.concatenate([one.positions for one in every]))
     positions = np.flatnonzero(counts)
     cases = counts[positions]
@@ -52,7 +55,7 @@ def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
 
 
 def _renamed(ended: Sequence[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]) -> dict[str, str]:
-    """The cases that begin where others ended, are alike in name and lie on about their level."""
+    """Return the cases that begin where others ended, with similar names and similar levels."""
     born: dict[int, list[tuple[SeriesCase, float]]] = defaultdict(list)
     for one in every:
         born[int(np.searchsorted(runs, one.positions[0]))].append((one.case, _first_level(one.values)))
@@ -82,13 +85,13 @@ def _in_suite(case: SeriesCase) -> tuple[str, str]:
 
 
 def _alike(first: str, second: str) -> float:
-    """The share of words that two names have in common."""
+    """Return the share of words that two names have in common."""
     ours, theirs = set(words_of(first)), set(words_of(second))
     return len(ours & theirs) / max(1, len(ours | theirs))
 
 
 def _first_level(values: Floats) -> float:
-    """Return the median of the first figures; 0 where there is none."""
+    """Return the median of the first points; 0 without points."""
     figures = values[np.isfinite(values)][:_LEVELS]
     return median(figures) if figures.size else 0.0
 

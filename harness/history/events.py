@@ -1,10 +1,10 @@
-"""Makes events of changes: one commit that changed fifty cases on four cards is one event.
+"""Groups changes into events: one commit that changed fifty cases on four cards is one event.
 
-Every change has a range of commits, after `good` and up to `bad`, one of which did it. An event joins changes
-whose ranges have a commit in common. It looks for the fewest commits that explain what is open, and then for
-the fewest more that explain the rest. The same case on another card, or a case of the same source, narrows a
-range if it changed by about as much. A case of another source does not: another commit may have changed it.
-What the card did by itself happens on that card alone, and no commit makes a drift.
+Every change has a range of commits, after `good` and up to `bad`. One of them made it. An event joins changes
+whose ranges share a commit. The algorithm finds the fewest commits that explain the open changes, then the
+fewest more that explain the rest. A change of the same case on another card, or of another case of the same
+source, narrows the range if its size is similar. A case of another source does not, since another commit may
+have changed it. Changes that a card caused by itself are limited to that card, and a drift has no commit.
 """
 
 from __future__ import annotations
@@ -30,56 +30,66 @@ from harness.history.triage import WORSE, Decision, State, Stated, decided
 from harness.records.imports.imported import FORMATS
 
 Cause = Literal["code", "dependency", "measurement", "card", "not the code", "unknown"]
-"""The cause of an event: `code` is a kernel or a file that it is built of, `dependency` a file that the
-project depends on, `measurement` a file that says how it is measured, `card` the card by itself. `not the
-code` is anything else, such as a host, a driver or an installed dependency.
+"""Cause of an event.
+
+- `code`: a kernel, or a file that it is built from.
+- `dependency`: a file that the project depends on.
+- `measurement`: a file that defines how it is measured.
+- `card`: the card by itself.
+- `not the code`: anything else, such as a host, a driver or an installed dependency.
 """
 
 _STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
-"""The state of an event is the first of these that one of its changes has."""
+"""The state of an event is the first of these states that one of its changes has."""
 _KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "environment")
-"""The kind of an event is the first of these that one of its changes has."""
+"""The kind of an event is the first of these kinds that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
 _Relation: TypeAlias = tuple[str, bool]
-"""Part of the name of cases, and True if their figures fell."""
+"""Part of the names of cases, and True if their values fell."""
 _SOURCE = re.compile("[@(]")
-"""Characters that end the part of a case's name that its sizes or parameters share."""
+"""Characters that end the part of a case's name that all of its sizes or parameters share."""
 _ALIKE = 2.0
-"""Ratio of the sizes of changes, as logarithms, up to which one narrows the range of the other."""
+"""Largest ratio of the sizes of two changes, as logarithms, for one to narrow the range of the other."""
 _SEVERAL = 5
-"""Cases that have to move on one card alone to be that card's doing."""
+"""Fewest cases that must change on one card alone to be attributed to that card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Changes that one commit explains, or one card by itself; of any cases, cards and directions."""
+    """Changes that one commit, or one card by itself, explains; of any cases, cards and directions."""
 
     id: str
-    """Ten hexadecimal digits: of what a commit did, those that the last commit of `common` begins with; of
-    drifts, the id of the largest."""
+    """Ten hexadecimal digits.
+
+    For a commit's event, the first digits of the last commit in `common`; for drifts, the id of the largest.
+    """
     kind: Kind
-    """regression where anything became worse."""
+    """Kind; regression if any change is for the worse."""
     state: State
     cause: Cause
     good: int
     bad: int
-    """The commits that may have made any of its changes are good+1..bad."""
+    """Any commit of good+1..bad may have made any of its changes."""
     narrowest: range
-    """Positions of the commits to look at first: those that the gravest sources leave; else good+1..bad."""
+    """Positions of the commits to examine first, by the sources with the largest changes; else
+    good+1..bad."""
     loose: int
-    """Number of cases that a commit beyond the narrowest may have changed."""
+    """Number of cases that a commit outside of the narrowest range may have changed."""
     suspects: tuple[int, ...]
-    """Positions of good+1..bad: first those that touch what was changed, then the rest of the narrowest."""
+    """Positions in good+1..bad: first commits that touch the changed code, then the rest of the narrowest
+    range."""
     likely: int
-    """Number of suspects, from the first, that touch it; those of the narrowest where nothing tells."""
+    """Number of leading suspects that touch the changed code; if unknown, the size of the narrowest range."""
     changes: tuple[Stated, ...]
-    """Worst first."""
+    """Changes, the worst first."""
 
     @property
     def accused(self) -> int | None:
-        """Position of the only likely commit; None where more are likely, it does not explain all, or
-        something else changed right there in how most cases were measured.
+        """Return the position of the only likely commit, or None.
+
+        It is None if several are likely, if the commit does not explain all changes, or if most cases were
+        also measured in another way from there on.
         """
         shifted = sum(bool(each.change.shifts) for each in self.changes)
         if self.likely != 1 or self.cause == "card" or self.moved_twice or 2 * shifted >= len(self.changes):
@@ -88,39 +98,41 @@ class Event:
 
     @property
     def common(self) -> range:
-        """Positions of the commits that each explain all changes alone."""
+        """Return the positions of commits that each explain all changes."""
         return _common(each.change for each in self.changes)
 
     @property
     def may_be_several(self) -> bool:
-        """True if several commits explain the changes as well as one commit does."""
+        """Return True if several commits explain the changes as well as one."""
         return self.by_commit and (bool(self.loose) or len(self.common) < len(self.narrowest))
 
     @property
     def moved_twice(self) -> str:
-        """The case that changed twice on one card, which no commit does alone; empty where none did."""
+        """Return the case that changed twice on one card, which one commit cannot do; "" if there is none."""
         series = Counter(_series(each.change) for each in self.changes)
         return next((case for (_, case), count in series.items() if count > 1 and self.by_commit), "")
 
     @property
     def cause_in_words(self) -> str:
-        """The cause; it says where files alone tell that it is the code."""
+        """Return the cause in words. They say so if only the touched files suggest the code."""
         measured = any(each.change.attribution == "code" for each in self.changes)
         return "code, by the files it touches" if self.cause == "code" and not measured else self.cause
 
     @property
     def is_told(self) -> bool:
-        """True if the changes themselves tell the cause, whatever the commits touch."""
+        """Return True if the changes themselves show the cause, regardless of the files that
+        commits touch.
+        """
         return self.cause not in ("code", "unknown")
 
     @property
     def by_commit(self) -> bool:
-        """True if a commit did it: neither the card by itself nor a drift."""
+        """Return True if a commit made it: neither a card by itself nor a drift."""
         return self.kind not in ("environment", "drift")
 
     @property
     def surroundings(self) -> tuple[str, ...]:
-        """Return what else changed there in how the cases were measured, the most frequent first."""
+        """Return other differences in how the cases were measured there, the most frequent first."""
         found = Counter(str(shift) for each in self.changes for shift in each.change.shifts)
         return tuple(what for what, _ in found.most_common())
 
@@ -134,7 +146,9 @@ class Event:
 
     @property
     def gravity(self) -> float:
-        """Size of its open changes over cases and cards: root of the sum of squares of their sure sizes."""
+        """Return the size of its open changes over cases and cards: the root of the sum of squares of their
+        sure sizes.
+        """
         return math.hypot(*(each.change.sure_size for each in self.changes if each.is_open))
 
     @property
@@ -147,7 +161,7 @@ class Event:
 
 
 def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
-    """Return all changes of a history's cards as events: open ones first, the gravest of them first."""
+    """Return all changes of a history's cards as events: open events first, the largest of them first."""
     apart: dict[tuple[str, ...], list[Stated]] = defaultdict(list)
     for each in changes:
         apart[_apart(each.change)].append(each)
@@ -156,23 +170,24 @@ def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
 
 
 def _apart(change: Change) -> tuple[str, ...]:
-    """Return the properties that all changes of one event share, besides a commit."""
+    """Return the properties that all changes of one event share, apart from a commit."""
     if change.kind == "environment":
         return ("environment", change.card)
     return ("drift",) if change.kind == "drift" else _CODE
 
 
 def _order(event: Event) -> tuple[bool, int, float, int]:
-    """Return the key that sorts open events first, the gravest of them first, and others by state and age."""
+    """Return the sort key: open events by size, then others by state and age."""
     if event.is_open:
         return False, 0, -event.gravity, -event.common[-1]
     return True, _STATES.index(event.state), 0.0, -event.common[-1]
 
 
 def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
-    """Yield groups of changes whose ranges have a commit in common, and of drifts that end at one commit.
+    """Yield groups of changes whose ranges share a commit, and of drifts that end at the same commit.
 
-    Two changes of one series are of two commits. They stay in one group only if their ranges end alike.
+    Two changes of one series come from two commits. They stay in one group only if their ranges end at the
+    same commit.
     """
     by_end: dict[int, list[Stated]] = defaultdict(list)
     if key[0] == "drift":
@@ -190,8 +205,10 @@ def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[St
 
 
 def _fewest_groups(changes: Sequence[Stated]) -> Iterable[list[Stated]]:
-    """Return the fewest groups that explain what is open, as somebody has to look at each of them, and the
-    fewest more that explain the rest. Of several groups a change joins the one of its closest relations.
+    """Return the fewest groups that explain the open changes, and the fewest more that explain the rest.
+
+    Somebody has to examine each group. If several groups fit, a change joins the group of its closest
+    relations.
     """
     opened = _places(each.change for each in changes if each.is_open)
     unexplained = (each.change for each in changes if not _within(each.change, opened))
@@ -215,13 +232,15 @@ def _fewest_groups(changes: Sequence[Stated]) -> Iterable[list[Stated]]:
 
 
 def _relations(change: Change) -> tuple[_Relation, ...]:
-    """Return what a change may share with others, the closest first: case, source, and suite or module."""
+    """Return the names that a change may share with others, the closest first: case, source,
+    suite or module.
+    """
     source, worse = _source(change), change.effect < 0
     return (change.case, worse), source, (source[0].rpartition(".")[0], worse)
 
 
 def _places(changes: Iterable[Change]) -> list[int]:
-    """Return the fewest positions of commits that explain all changes, each the end of a range."""
+    """Return the fewest positions of commits that explain all changes. Each is the end of a range."""
     found = list[int]()
     for each in sorted(changes, key=lambda change: change.bad):
         if not found or not _holds(each, found[-1]):
@@ -234,13 +253,13 @@ def _holds(change: Change, at: int) -> bool:
 
 
 def _common(changes: Iterable[Change]) -> range:
-    """Return the positions that the ranges of all changes hold."""
+    """Return the positions in the ranges of all changes."""
     ranges = [(each.good, each.bad) for each in changes]
     return range(max(good for good, _ in ranges) + 1, min(bad for _, bad in ranges) + 1)
 
 
 def _within(change: Change, places: Sequence[int]) -> Sequence[int]:
-    """Return those of ordered places that the range of a change holds."""
+    """Return those of the ordered positions that are in the range of a change."""
     return places[bisect_right(places, change.good) : bisect_right(places, change.bad)]
 
 
@@ -249,15 +268,15 @@ def _series(change: Change) -> tuple[str, str]:
 
 
 def _source(change: Change) -> _Relation:
-    """Return what changes share that may narrow each other's ranges: a source, and the direction."""
+    """Return the key of changes that may narrow each other's ranges: source and direction."""
     return _SOURCE.split(change.case, maxsplit=1)[0], change.effect < 0
 
 
 def _by_source(changes: Sequence[Change]) -> list[list[Change]]:
-    """Return the changes that narrow each other's ranges, those with the narrowest range in common first.
+    """Return groups of changes that narrow each other's ranges, those with the narrowest common range first.
 
-    They are of one source and alike in size: a slight change does not tell which commit made a grave one.
-    Two changes of one series are of two commits, so neither narrows the other.
+    They have the same source and a similar size: a small change does not show which commit made a large one.
+    Two changes of one series come from two commits, so neither narrows the other.
     """
     apart: dict[tuple[_Relation, int], list[Change]] = defaultdict(list)
     seen = Counter[tuple[str, str]]()
@@ -269,7 +288,7 @@ def _by_source(changes: Sequence[Change]) -> list[list[Change]]:
 
 
 def _by_size(changes: Iterable[Change]) -> list[list[Change]]:
-    """Return groups of changes of which the largest is at most _ALIKE times as large as the smallest."""
+    """Return groups of changes in which the largest is at most _ALIKE times the smallest."""
     groups = list[list[Change]]()
     for each in sorted(changes, key=lambda change: -change.size):
         if groups and groups[-1][0].size <= _ALIKE * each.size:
@@ -282,8 +301,9 @@ def _by_size(changes: Iterable[Change]) -> list[list[Change]]:
 def settled(
     events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Event, ...]:
-    """Events with what was decided about them as a whole: by id; or by the commit, where more data have moved
-    the last one that it may be.
+    """Return events with the decisions about whole events applied.
+
+    A decision matches by id, or by commit if more data have moved the event's last possible commit.
     """
     of: dict[str, list[Decision]] = defaultdict(list)
     for decision in decisions:
@@ -295,7 +315,7 @@ def settled(
 
 
 def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event | None:
-    """Return the event that a commit explains; of several the event that the fewest commits explain."""
+    """Return the event that a commit explains; of several, the event with the fewest possible commits."""
     found = [
         event
         for event in events
@@ -349,9 +369,11 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
 
 
 def _narrowest(sources: Sequence[Sequence[Change]], whole: range) -> range:
-    """Return the commits to look at first: what the gravest sources leave, with more than half of the weight.
+    """Return the commits to examine first: the range of the largest changes, with more than half of the
+    weight.
 
-    A source of little weight does not narrow the range of a grave one, as another commit may have changed it.
+    A source of small changes does not narrow the range of large ones, since another commit may have changed
+    it.
     """
     weights = [math.fsum(each.sure_size**2 for each in every) for every in sources]
     in_order = sorted(range(len(sources)), key=lambda at: -weights[at])
@@ -365,13 +387,13 @@ def _narrowest(sources: Sequence[Sequence[Change]], whole: range) -> range:
 def _id(key: tuple[str, ...], changes: Iterable[Stated], end: str) -> str:
     if key == _CODE:
         return end
-    if key[0] == "drift":  # whose end moves with every figure
+    if key[0] == "drift":  # the end moves with every point
         return max((each.change for each in changes), key=lambda change: (change.size, change.id)).id
     return hashlib.sha256(repr((*key, end)).encode()).hexdigest()[:_DIGITS]
 
 
 def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
-    """The cause as far as the changes tell themselves."""
+    """Return the cause as far as the changes themselves show it."""
     if key[0] == "environment":
         return "card"
     shifted = Counter(kind for each in changes for kind in {shift.kind for shift in each.change.shifts})
@@ -382,17 +404,17 @@ def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
 
 
 def _badness(each: Stated) -> tuple[bool, int, float]:
-    """Open regressions first, then what else is worse; the largest of each."""
+    """Return the sort key: open regressions first, then other changes for the worse; larger ones first."""
     change = each.change
     return change.kind not in WORSE, _STATES.index(each.state), -change.size
 
 
 Spans: TypeAlias = Mapping[str, Mapping[str, tuple[int, int]]]
-"""The positions of the first and the last commit at which a card measured a case, by card and case."""
+"""Positions of the first and the last commit with a result of a case, by card and case."""
 
 
 def by_cards_alone(events: Iterable[Event], spans: Spans) -> tuple[Event, ...]:
-    """Events, with the card as the cause where so much moved on one alone that it is no commit's."""
+    """Return the events, with the card as the cause if too much changed on one card alone for a commit."""
     return tuple(
         replace(event, cause="card") if not event.is_told and on_one_card_alone(event, spans) else event
         for event in events
@@ -400,8 +422,9 @@ def by_cards_alone(events: Iterable[Event], spans: Spans) -> tuple[Event, ...]:
 
 
 def on_one_card_alone(event: Event, spans: Spans) -> bool:
-    """Return whether the machine caused the event, and no commit: so many cases moved on this machine, and
-    no other machine that measured the same commits saw it.
+    """Return whether the machine caused the event instead of a commit.
+
+    It did if many cases changed on it, and no other machine that measured the same commits saw that.
     """
     machines, common = {machine_of(card) for card in event.cards}, event.common
     moved = set(event.cases)
@@ -418,16 +441,17 @@ def on_one_card_alone(event: Event, spans: Spans) -> bool:
 
 
 def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
-    """Return the command that tells more of an event's worst change: where it is too early to judge, where no
-    commit did it by itself, and where several may have. Empty where there is nothing to tell.
+    """Return a command that clarifies an event's largest change; "" if nothing is unclear.
+
+    That is the case if it is too early to judge, if no commit explains it alone, and if several may.
     """
     change = event.worst.change
     asked = event.state == "unjudged" or (event.is_open and event.accused is None)
-    # Of what is built alone no time tells, and what another harness measured needs its own command.
+    # Times say nothing about built-only metrics, and another harness's measurements need their own command.
     if not asked or event.kind == "environment" or case.metric in BUILT or change.card.startswith(FORMATS):
         return ""
     good, bad = (commits[at].hash[:_DIGITS] for at in (change.good, change.bad))
-    if case.metric not in METRICS:  # asv's own
+    if case.metric not in METRICS:  # a benchmark of asv's
         name = re.escape(case.name.partition("(")[0])
         return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
     backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
@@ -439,7 +463,7 @@ def settling(event: Event, case: SeriesCase, commits: Commits) -> str:
 
 
 def _narrowed(change: Change, event: Event) -> tuple[int, int]:
-    """Return the range that changes of one source leave."""
+    """Return the range after narrowing by changes of the same source."""
     left = _common(each.change for each in event.changes if _source(each.change) == _source(change))
     return left.start - 1, left[-1]
 

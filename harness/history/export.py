@@ -1,4 +1,4 @@
-"""A history as one table, for other programs: CSV, or Parquet where pyarrow is installed."""
+"""Writes a history as one table for other programs: CSV, or Parquet if pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COLUMNS = (
 
 
 def export(history: History, path: Path) -> int:
-    """Write a row for each point, and return how many. The name's ending says which format.
+    """Write a row for each point, and return the number of rows. The file extension selects the format.
 
-    Raises UsageError for another ending or without pyarrow, StoreError where the file cannot be written; an
-    older one is then still whole.
+    Raises UsageError for another extension or without pyarrow, StoreError if the file cannot be written. An
+    older file is then still whole.
     """
     writers = {".csv": _csv, ".parquet": _parquet}
     if path.suffix not in writers:
@@ -103,5 +103,5 @@ def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
 
 
 def _figures(values: list[float]) -> list[float | None]:
-    # A history holds single precision, whose digits beyond these are none.
+    # A history stores single precision. More digits would be meaningless.
     return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]

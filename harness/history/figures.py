@@ -1,4 +1,4 @@
-"""The numbers of a history: what each metric is, which way is better, and tables of them."""
+"""The values of a history: its metrics, their better direction, and tables of values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Direction: TypeAlias = Literal["higher", "lower", "none", "unknown"]
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
 """The directions that a benchmark can be given."""
 
-# Only what nobody can mean otherwise: "GFLOPs" is also an amount of work, and faults/s had better be few.
+# Only unambiguous units: "GFLOPs" can also be an amount of work, and few faults/s are better.
 _RATE = re.compile(
     r"[kKMGTPE]?FLOPS|IOPS|fps|FPS|Hz"
     r"|(?i:"
@@ -35,7 +35,7 @@ _COST = re.compile(
     r"(?:[munpµμ]?s|(?i:sec|m?secs?|usecs?|nsecs?|(?:milli|micro|nano)?seconds?|min(?:ute)?s?|hours?|cycles?"
     r"|(?:[kmgt]i?)?(?:b|bytes?)))(?:(?:/| per )(?!m?s\b|sec|min|hour)[^/]+)?"
 )
-"""Time and memory, of something or in all."""
+"""Units of time and memory, per item or in total."""
 
 _MORE = re.compile(
     "accuracy|bandwidth|efficiency|[gmt]?flops|fps|framerate|goodput|hits|hz|iops|occupancy|realtime|speedup"
@@ -48,14 +48,14 @@ _LESS = re.compile(
 _BAD = re.compile("dropped|drops?|err(or)?s?|failures?|faults?|miss(es)?")
 _SPAN = re.compile("m?s|sec(ond)?|minute|hour")
 _RATED = re.compile("acceptance|frame|hits?|refresh|sample|step|success|update")
-"""Words of which a high rate is good."""
+"""Words in a name that make a high rate good."""
 
 
 def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = None) -> Direction:
-    """Which way is better for a benchmark as in benchmarks.json.
+    """Return the better direction for a benchmark, as in benchmarks.json.
 
-    What the project has `said` of globs of names decides, then the benchmark's attribute `direction`. Without
-    either, time and memory are better low, and of a track its unit tells or the words of its name.
+    The project's globs in `said` decide, then the benchmark's attribute `direction`. Otherwise time and
+    memory are better low, and a track's unit or the words of its name decide.
     """
     name = str(benchmark.get("name") or "")
     names = name, name.rpartition(".")[2]
@@ -74,7 +74,9 @@ def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = 
 
 @functools.cache
 def words_of(name: str) -> tuple[str, ...]:
-    """``memory``, ``bandwidth`` of memory_bandwidth or memoryBandwidth: in small letters."""
+    """Return the words of a name in lower case: ``memory``, ``bandwidth`` of memory_bandwidth or
+    memoryBandwidth.
+    """
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
@@ -82,9 +84,11 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\W0-9A-Za-z_]+")
 
 
 def _direction_by_name(name: str) -> Direction:
-    """The last word that tells it decides: bandwidth of memory_bandwidth, error of bandwidth_error."""
+    """Return the direction by the last significant word: bandwidth of memory_bandwidth, error of
+    bandwidth_error.
+    """
     words = list(words_of(name.replace("real_time", "realtime")))
-    if "clock" in words or "frequency" in words:  # how the device fares, for better or worse
+    if "clock" in words or "frequency" in words:  # the state of the device, neither good nor bad
         return "unknown"
     bad = any(map(_BAD.fullmatch, words))
     if "per" in words:
@@ -102,31 +106,33 @@ def _direction_by_name(name: str) -> Direction:
 
 
 HEADLINES = {"GFLOP/s": "gflops", "GB/s": "gbytes_per_s"}
-"""The metric of each headline that a suite may have."""
+"""Metric of each headline that a suite may have."""
 HEADLINES_OF_BUILT: Mapping[str, Direction | None] = {
     "spill_bytes": None,
     "occupancy_percent": None,
     "registers": "none",
 }
-"""The metrics that are shown where kernels were compiled and not run; the direction where it is another than
-elsewhere: a register more is nobody's regression, unless it costs occupancy or spills.
+"""Metrics shown for kernels that were compiled and not run.
+
+A direction is given if it differs from elsewhere: one more register is no regression, unless it costs
+occupancy or causes spills.
 """
 HEADLINE_OF_IMPORTED = {"ms": "time_ms"}
-"""The same of what another harness measured."""
+"""The same for measurements of another harness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number of a measured row. If its name contains no unit, `unit` gives it."""
+    """A value of a measured row. If its name contains no unit, `unit` gives it."""
 
     unit: str
     direction: Direction
     read: Callable[[Row], float | tuple[float, ...] | None]
-    """The number, or one a slot, whose median is the number; None where the row has none."""
+    """Returns the value, or one per slot, whose median is the value; None if the row has none."""
     headline: str | None = None
-    """The only headline with which the metric makes sense; None for all."""
+    """The only headline for which the metric makes sense; None for all."""
     wrong: int | None = None
-    """The number of a kernel whose result is wrong; None where it has none, and counts as failed."""
+    """Value for a kernel with a wrong result; None if there is none and the row counts as failed."""
 
 
 def _rate(work: Callable[[Row], int | None]) -> Callable[[Row], tuple[float, ...] | None]:
@@ -149,7 +155,9 @@ def _error_ratio(row: Row) -> float | None:
 
 
 def median_during(row: Row, name: str) -> float | None:
-    """Median of a snapshot's field while a row was measured; None where the device did not tell."""
+    """Return the median of a snapshot's field while a row was measured; None if the device did
+    not report it.
+    """
     snapshots = row.telemetry.during if row.telemetry and row.measurement else ()
     values = [value for each in snapshots if (value := getattr(each, name)) is not None]
     return median(values) if values else None
@@ -197,7 +205,7 @@ METRICS = {
 
 
 def figure_of(metric: Metric, row: Row) -> float:
-    """A metric of a row; NaN where there is nothing to tell, infinite where the row failed."""
+    """Return a metric of a row; NaN if unknown, infinite if the row failed."""
     if row.status == "skipped":
         return math.nan
     if row.status == "failed":
@@ -211,18 +219,18 @@ def figure_of(metric: Metric, row: Row) -> float:
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Key: TypeAlias = tuple[str, ...]
-"""A case within its group: kernel and size of a suite, parameters of another benchmark."""
+"""A case within its group: kernel and size of a suite, or parameters of another benchmark."""
 
 HOW = ("method", "l2")
-"""Keys of CONTEXT that say how a case was measured. A commit's figures that differ here are never mixed."""
+"""Keys of CONTEXT that say how a case was measured. Values that differ in these are never mixed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesCase:
-    """A case that a series measures; the same on every card."""
+    """A case that a series measures. It is the same on every card."""
 
     name: str
-    """matmul.naive@1024; of a benchmark that is not of a suite, what asv calls it."""
+    """Name, such as matmul.naive@1024; for a benchmark outside of suites, asv's name."""
     suite: str
     kernel: str
     size: str
@@ -230,11 +238,11 @@ class SeriesCase:
     unit: str
     direction: Direction
     order: int
-    """Its place among all cases, in the suites' order of kernels and sizes."""
+    """Position among all cases, in the suites' order of kernels and sizes."""
 
 
 def is_rate(case: SeriesCase) -> bool:
-    """Tell whether a case's figure is work over time. Pages have the same rule."""
+    """Tell whether a case's value is a rate. Pages have the same rule."""
     return case.direction == "higher" and case.unit.endswith("/s")
 
 
@@ -246,7 +254,7 @@ def timed_effect(effect: float, case: SeriesCase) -> float:
 
 
 def is_speed(case: SeriesCase) -> bool:
-    """Tell whether a case's figure is a time or a rate."""
+    """Tell whether a case's value is a time or a rate."""
     return is_rate(case) or case.unit in _TIMES
 
 
@@ -260,23 +268,23 @@ class Group:
     name: str
     is_suite: bool
     metrics: Mapping[str, tuple[str, Direction]]
-    """Unit, and which way is better."""
+    """Unit and better direction of each metric."""
     headlines: tuple[str, ...]
-    """The metrics that are shown where none is asked for."""
+    """Metrics shown by default."""
     kernels: tuple[str, ...] = ()
-    """The kernels that a suite has now, in its order."""
+    """Current kernels of a suite, in its order."""
     keys: tuple[Key, ...]
     unlisted: frozenset[Key] = frozenset()
-    """Keys that the project measures no more, by asv's list of benchmarks."""
+    """Keys that the project no longer measures, by asv's list of benchmarks."""
 
     def name_of(self, key: Key) -> str:
-        """The name of a case."""
+        """Return the name of a case."""
         if self.is_suite:
             return short_id(self.name, *key)
         return self.name + (f"({', '.join(key)})" if key else "")
 
     def cases(self, metric: str, first: int) -> Iterator[SeriesCase]:
-        """Every case, numbered from `first`."""
+        """Yield every case, numbered from `first`."""
         unit, direction = self.metrics[metric]
         for order, key in enumerate(self.keys, first):
             if self.is_suite:
@@ -297,16 +305,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of one group on one card."""
+    """The values of one group on one card."""
 
     group: str
     commits: tuple[str, ...]
-    """The full hash of each row's commit; in no order."""
+    """The full hash of each row's commit, in no particular order."""
     keys: tuple[Key, ...]
     """The case of each column."""
     values: Mapping[str, npt.NDArray[np.float32]]
-    """Tables by metric: NaN where nothing was measured, infinite where the kernel failed."""
+    """Tables by metric: NaN if nothing was measured, infinite if the kernel failed."""
     contexts: tuple[Mapping[str, str], ...]
-    """The known facts of how each row was measured, by key of CONTEXT."""
+    """Known facts on how each row was measured, by key of CONTEXT."""
     conditions: tuple[Mapping[str, str], ...] = ()
-    """Other facts of asv's for each row; equal ones are one object. Empty for records."""
+    """Other facts from asv for each row. Equal facts share an object. Empty for records."""

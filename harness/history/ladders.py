@@ -1,5 +1,7 @@
-"""Ladders: figures that others published, and ours of the same kernels beside them, from records, from sweeps
-and from the newest figures of a history's cards; and the cases that are to be measured yet.
+"""Ladders: published values of a series of kernels, next to our measurements of the same kernels.
+
+Our values come from records, sweeps and the newest points of a history's cards. Cases that still have to be
+measured are listed.
 """
 
 from __future__ import annotations
@@ -30,43 +32,43 @@ from harness.suite.problem import Case
 from harness.suite.suite import Ladder, Rung, Suite
 
 SLOW_FLOP = 4e9
-"""Operations of a launch that are too many for a processor in a card's place to be measured unasked."""
+"""Operations of a launch from which a CPU in place of a card measures it only on request."""
 MORE_DEVICES = ("opengl:0", "cpu:0")
-"""Devices that ladders are measured on beside the default one: the compute shader's, and the host."""
+"""Devices for ladders beside the default one: for compute shaders, and the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """The newest outcome of a rung on one device."""
+    """The newest result of a rung on one device."""
 
     device: DeviceInfo
     machine: str
-    """The device's folder of records."""
+    """Folder of the device's records."""
     kernel: str
     status: RowStatus
     reason: str = ""
     message: str = ""
     time_ms: float | None = None
     rate: float | None = None
-    """The rate in the unit of the suite's headline, of several configurations the best one's."""
+    """Rate in the unit of the suite's headline; of several configurations, the best."""
     average: float | None = None
     speed_up: float | None = None
     peak_percent: float | None = None
     library_percent: float | None = None
-    """The rate over that of the vendor's own kernel, measured in turns with it."""
+    """Rate over that of the vendor's kernel, measured alternately with it, in percent."""
     library: str = ""
-    """The vendor's kernel; without a share the reason, as a sentence."""
+    """Name of the vendor's kernel; without a share, a sentence with the reason."""
     measured_at: str
-    """Start of the run: UTC, ISO 8601."""
+    """Start of the run in UTC, ISO 8601."""
     commit: str | None
     dirty: bool
     stale: bool
-    """True where the suite's files have changed since."""
+    """True if the suite's files have changed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device that has records of a ladder, by the name of their folder."""
+    """A device that has records of a ladder, named by their folder."""
 
     name: str
     device: DeviceInfo
@@ -75,20 +77,20 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderLine:
-    """A rung at a point of the axes, the author's figures and ours."""
+    """A rung at a point of the axes, with the author's values and ours."""
 
     rung: Rung
     kernel: Kernel
     sizes: Mapping[str, int]
-    """Empty for what stands for a whole sweep."""
+    """Sizes; empty for a line that covers a whole sweep."""
     speed_up: float | None = None
     peak_percent: float | None = None
     ours: Mapping[str, Ours] = field(default_factory=dict)
     slow: frozenset[str] = frozenset()
     repairs: str = ""
-    """The label of the author's rung that this kernel of ours repairs; empty of a rung."""
+    """Label of the author's rung that this kernel of ours fixes; empty for a rung."""
     reference: bool = False
-    """True for a vendor's own kernel, which stands beside the author's rungs."""
+    """True for a vendor's kernel, shown beside the author's rungs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class LadderReport:
     lines: tuple[LadderLine, ...]
     machines: tuple[Machine, ...]
     best: Mapping[str, Mapping[str, Ours]] = field(default_factory=dict)
-    """The kernel that stands for a machine at a size, where a ladder holds kernels against another."""
+    """The kernel that represents a machine at a size, if a ladder compares machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class SweptConfiguration:
     time_ms: float
     rate: float
     peak: float | None
-    """The card's peak in the unit of the rate."""
+    """Return the card's peak in the unit of the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,9 @@ class _Measured:
 
 
 def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()) -> list[LadderLine]:
-    """A ladder's rungs with the author's figures, nothing of ours yet; at other sizes where they are asked
-    for.
+    """Return a ladder's rungs with the author's values, without ours; at other sizes if requested.
 
-    A ladder of one size moves to another with its figures; of several, figures stay at the sizes they are of.
+    A ladder of one size moves to another size with its values. With several sizes, values stay at their own.
     """
     lines = [_line(suite, ladder, rung) for rung in ladder.rungs]
     if sizes:
@@ -142,7 +143,7 @@ def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()
 
 
 def _repaired(suite: Suite, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
-    """The kernels that repair what a ladder's authors wrote, at the same sizes."""
+    """Yield the kernels that fix the authors' rungs, at the same sizes."""
     for line in lines:
         if name := line.rung.repaired:
             rung = dataclasses.replace(
@@ -152,7 +153,7 @@ def _repaired(suite: Suite, lines: Sequence[LadderLine]) -> Iterator[LadderLine]
 
 
 def _references(suite: Suite, ladder: Ladder, lines: Sequence[LadderLine]) -> Iterator[LadderLine]:
-    """The vendors' own kernels of the types that a ladder's are of, at its sizes."""
+    """Yield the vendors' kernels for a ladder's types, at its sizes."""
     if ladder.against:
         return
     dtypes = {line.kernel.dtype for line in lines}
@@ -179,7 +180,7 @@ def _line(suite: Suite, ladder: Ladder, rung: Rung) -> LadderLine:
 
 
 def _is_base(ladder: Ladder, rung: Rung) -> bool:
-    """Return whether speed-ups at its sizes are counted from it."""
+    """Return whether speed-ups at its sizes are relative to it."""
     if ladder.against:
         return rung.kernel == ladder.against
     first = ladder.rungs[0]
@@ -203,7 +204,7 @@ def _moved(lines: Sequence[LadderLine], point: Mapping[str, int]) -> list[Ladder
 
 
 def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
-    """Return whether measuring it takes so long that it must be asked for."""
+    """Return whether measuring it takes so long that it needs a request."""
     if line.rung.slow or line.rung.swept:
         return line.rung.slow
     if line.rung.backend or device.kind == "gpu" or device.backend == "null":
@@ -212,7 +213,7 @@ def is_slow(line: LadderLine, suite: Suite, device: DeviceInfo) -> bool:
 
 
 def is_plain(line: LadderLine, suite: Suite) -> bool:
-    """Return whether the rung is the kernel as it stands, and not another configuration of a sweep."""
+    """Return whether the rung is the plain kernel, and not a configuration of a sweep."""
     if line.rung.swept:
         return False
     own = suite.case(line.kernel, line.sizes).macros
@@ -220,8 +221,8 @@ def is_plain(line: LadderLine, suite: Suite) -> bool:
 
 
 def planned(suite: Suite, report: LadderReport) -> list[PlannedCase]:
-    """The kernels of a ladder's rungs and what repairs them that have CUDA text of their own, each at the
-    largest of its sizes, in the suite's order.
+    """Return the CUDA kernels of a ladder's rungs and of their fixes, each at its largest size, in suite
+    order.
     """
     largest: dict[str, LadderLine] = {}
     for line in sorted(report.lines, key=lambda line: max(line.sizes.values(), default=0)):
@@ -245,9 +246,10 @@ def ladder_report(
     shown: Callable[[DeviceInfo], bool] = lambda _: True,
     against: str = "",
 ) -> LadderReport:
-    """Put figures to the lines of a ladder. `tree` is the hash of the suite as it is now; `shown` tells which
-    devices it is for; `against` names the kernel to hold against the host's, in place of the author's or the
-    fastest.
+    """Fill the lines of a ladder with our values.
+
+    `tree` is the current hash of the suite. `shown` selects devices. `against` names the kernel to compare
+    with the host's, instead of the author's or the fastest.
     """
     by_machine: dict[str, dict[str, StoredRow]] = {}
     for stored in rows:
@@ -275,8 +277,8 @@ def ladder_report(
 
 
 def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine]) -> list[Machine]:
-    """The devices that ladders are shown for: the host's own processor where a kernel is measured there for
-    its own sake, or where there is nothing else.
+    """Return the devices of ladders: the host's CPU only if a kernel is measured there on
+    purpose, or alone.
     """
     suite = measured.suite
     cases = {_case(suite, line) for line in lines if not line.rung.backend and not line.reference}
@@ -294,7 +296,7 @@ def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine]) 
 
 
 def _with_rows(measured: _Measured, cases: Collection[str]) -> dict[str, Machine]:
-    """The devices that have a row of any of these cases, as the newest run tells of them."""
+    """Return the devices with a row of any of these cases, described by their newest run."""
     found: dict[str, Machine] = {}
     for machine, rows in measured.rows.items():
         if runs := [stored.run for case, stored in rows.items() if case in cases]:
@@ -357,7 +359,7 @@ def _origin(source: Source, tree: str) -> dict[str, Any]:
 
 
 def _of_sweep(measured: _Measured, line: LadderLine, machine: Machine) -> Ours | None:
-    """The best of the configurations that have the rung's parameters, and their average where it is asked."""
+    """Return the best of the configurations with the rung's parameters, or their average if requested."""
     matching = [
         each
         for each in measured.swept
@@ -401,8 +403,9 @@ def _sped(ours: Ours, base: Ours | None) -> Ours:
 def _best(
     measured: _Measured, ladder: Ladder, lines: Sequence[LadderLine], machine: Machine, against: str
 ) -> dict[str, Ours]:
-    """Return the figure that stands for a device against the host, by size: the kernel that is asked for,
-    else the author's, else the fastest of the same type that is no vendor's.
+    """Return the value that represents a device against the host, by size.
+
+    It is the requested kernel, else the author's, else the fastest of the same type that is not a vendor's.
     """
     suite, rows = measured.suite, measured.rows.get(machine.name, {})
     theirs = [line.kernel.name for line in lines if not line.rung.backend]
@@ -419,13 +422,13 @@ def _best(
 
 
 def comparable(suite: Suite, ladder: Ladder) -> list[str]:
-    """Kernels that may stand for a device: what computes in the host's type, and is no vendor's own."""
+    """Return the kernels that may represent a device: those of the host's type that are not a vendor's."""
     dtype = suite.by_name[ladder.against].dtype
     return [kernel.name for kernel in suite.kernels if kernel.dtype == dtype and not kernel.library]
 
 
 def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel | None:
-    """Return the kernel that stands for a device, by its rows; None where no row may."""
+    """Return the kernel that represents a device, by its rows; None if there is none."""
     timed = (
         (max(stored.row.sizes.values()), rate, stored.row.kernel)
         for stored in rows
@@ -436,7 +439,7 @@ def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel |
 
 
 def _fastest_of(timed: Iterable[tuple[int, float, str]], fair: Collection[str]) -> str:
-    """Return which of the kernels that are `fair` is the fastest at the largest size that one has; or none.
+    """Return the fastest of the `fair` kernels at the largest measured size; "" if there is none.
 
     `timed` holds size, rate and kernel.
     """
@@ -446,8 +449,9 @@ def _fastest_of(timed: Iterable[tuple[int, float, str]], fair: Collection[str]) 
 def newest_swept(
     results: Path, suite: Suite, kernels: Collection[str]
 ) -> tuple[list[SweptConfiguration], list[str]]:
-    """Every configuration of the newest sweep of each kernel on each device that came to its end, and what
-    could not be read, a sentence each.
+    """Return every configuration of the newest complete sweep of each kernel on each device.
+
+    Unreadable files are returned as sentences.
     """
     newest: dict[tuple[str, str], tuple[Sweep, SweepState]] = {}
     problems: list[str] = []
@@ -486,7 +490,7 @@ def _swept(suite: Suite, machine: str, sweep: Sweep, found: SweepState) -> Itera
 
 
 def _rows(suite: Suite, sweep: Sweep, found: SweepState) -> Iterator[tuple[Configuration, SweepRow]]:
-    """Configurations with the row that holds for each: its own, or that of one whose code is the same."""
+    """Yield configurations with their row: their own, or that of a configuration with the same code."""
     measured = {number: row for number, row in found.rows.items() if row.status == "measured"}
     first: dict[tuple[str, str], SweepRow] = {}
     for number, row in measured.items():
@@ -502,7 +506,7 @@ def _rows(suite: Suite, sweep: Sweep, found: SweepState) -> Iterator[tuple[Confi
 
 
 def _all(suite: Suite, sweep: Sweep, found: SweepState) -> tuple[Configuration, ...]:
-    """Every configuration of a sweep; none where the suite's list is another now."""
+    """Return every configuration of a sweep; none if the suite's list has changed."""
     kernel = suite.by_name.get(sweep.kernel)
     if kernel is None or kernel.tune is None:
         return ()
@@ -515,15 +519,15 @@ def _all(suite: Suite, sweep: Sweep, found: SweepState) -> tuple[Configuration, 
 
 @dataclass(frozen=True, slots=True)
 class SuiteLadders:
-    """Ladders of one suite, at the sizes to show."""
+    """Ladders of one suite, at the displayed sizes."""
 
     loaded: LoadedSuite
     ladders: tuple[tuple[Ladder, tuple[LadderLine, ...]], ...]
     results: Path
     devices: tuple[str, ...]
-    """To show or to measure on; empty for every device but the null one, whose times are made up."""
+    """Devices to show or to measure on; empty for every device but the null one, whose times are made up."""
     against: str
-    """The kernel to hold against the host; empty for the fastest."""
+    """The kernel to compare with the host; empty for the fastest."""
     slow: bool
     """True to measure cases that take minutes too."""
 
@@ -536,7 +540,7 @@ class SuiteLadders:
         return [line for _, lines in self.ladders for line in lines]
 
     def reports(self) -> tuple[list[LadderReport], list[str]]:
-        """Every ladder with its figures, and what could not be read, a sentence each."""
+        """Return every ladder with our values, and sentences on unreadable files."""
         rows, problems = self._rows()
         tuned = {line.kernel.name for line in self.lines if line.kernel.tune}
         swept, unread = newest_swept(self.results, self.suite, sorted(tuned))
@@ -551,7 +555,7 @@ class SuiteLadders:
         ], problems + unread
 
     def specs(self, default: str | None) -> list[str | None]:
-        """The devices to measure on; None for the first that works."""
+        """Return the devices to measure on; None stands for the first that works."""
         if self.devices:
             return [*self.devices]
         there = {backend for kernel in self.loaded.suite.kernels for backend in kernel.sources}
@@ -559,7 +563,7 @@ class SuiteLadders:
         return [spec for spec in specs if spec is None or spec.partition(":")[0] in there]
 
     def missing(self, device: DeviceInfo) -> list[PlannedCase]:
-        """Return the cases that a device can measure and has no figure of, with the suite as it is."""
+        """Return the cases that a device can measure and has no value of, for the suite's current files."""
         wanted = {
             (line.kernel.name, size_label(line.sizes)): self._planned(line.kernel, line)
             for line in self.lines
@@ -573,7 +577,7 @@ class SuiteLadders:
         return self._not_stored(device, plan)
 
     def missing_fastest(self, device: DeviceInfo) -> list[PlannedCase]:
-        """The kernel that stands for a device in a table against the host, where the author's cannot run."""
+        """Return the kernel that represents the device against the host, if the author's cannot run there."""
         plan: list[PlannedCase] = []
         for ladder, lines in self.ladders if device.backend != "cpu" else ():
             kernel = self._standing(ladder, lines, device) if ladder.against else None
@@ -635,8 +639,9 @@ def find_ladders(
     against: str,
     slow: bool,
 ) -> Iterator[SuiteLadders]:
-    """The ladders of these names, or all. Raises UsageError for a name that is none, a size that fits
-    nothing, and where nobody published.
+    """Yield the ladders of these names, or all.
+
+    Raises UsageError for an unknown name, a size that does not fit, and if no suite has a ladder.
     """
     known = [(loaded, ladder) for loaded in suites for ladder in loaded.suite.ladders]
     if not known:
@@ -670,18 +675,18 @@ def find_ladders(
 
 
 def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
-    """Return whether a name is that of a ladder, its suite, or a kernel or case on it."""
+    """Return whether a name is that of a ladder, of its suite, or of a kernel or case in it."""
     if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
         return True
     selector = Selector.parse(name)
     return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
 
 
-# --- the newest figures of cards ---------------------------------------------------------------------
+# --- the newest values of cards ---------------------------------------------------------------------
 
 
 class Figure(NamedTuple):
-    """The newest figure of a case, and the case's number."""
+    """The newest value of a case, and the case's number."""
 
     case: int
     value: float
@@ -689,43 +694,43 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CardFigures:
-    """The newest figures of a suite's kernels on several cards, which have numbers, in the suite's unit."""
+    """The newest values of a suite's kernels on several cards, in the suite's unit. Cards have numbers."""
 
     hosts: Sequence[str]
-    """The processor beside each card."""
+    """The CPU of each card's host."""
     figures: Mapping[tuple[int, str, str], Figure]
-    """By card, kernel and size."""
+    """Values by card, kernel and size."""
 
     def of(self, card: int, kernel: str, size: str) -> Figure | None:
         return self.figures.get((card, kernel, size))
 
     def base(self, ladder: Ladder, card: int, size: str) -> Figure | None:
-        """Return the figure that speed-ups on a card are counted from; a host's own counts for its cards."""
+        """Return the value that speed-ups on a card are relative to. A host's value counts for its cards."""
         if not ladder.against:
             return self.of(card, ladder.rungs[0].kernel, size)
         beside = (other for other, host in enumerate(self.hosts) if host == self.hosts[card])
         return next((found for each in beside if (found := self.of(each, ladder.against, size))), None)
 
     def over_base(self, ladder: Ladder, card: int, kernel: str, size: str) -> float | None:
-        """Return a kernel's speed-up; None for the base itself, and where one of both has no figure."""
+        """Return a kernel's speed-up; None for the base itself, and if a value is missing."""
         mine, base = self.of(card, kernel, size), self.base(ladder, card, size)
         return mine.value / base.value if mine and base and mine.case != base.case else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungFigure:
-    """The figures that a card measured of a rung, and of the kernel that repairs it."""
+    """A card's values of a rung, and of the kernel that fixes it."""
 
     card: int
     own: Figure | None
     speed_up: float | None
     repaired: Figure | None
     gain: float | None
-    """The rate of the repaired kernel over that of the rung's."""
+    """Rate of the fixed kernel over that of the rung's."""
 
 
 def figures_of_rung(suite: Suite, ladder: Ladder, line: LadderLine, newest: CardFigures) -> list[RungFigure]:
-    """Return the figures of a rung, of each card that has one."""
+    """Return the values of a rung on each card that has one."""
     size, found = size_label(line.sizes) if line.sizes else "", []
     for card in range(len(newest.hosts)):
         own = newest.of(card, line.rung.kernel, size) if is_plain(line, suite) else None
@@ -745,10 +750,10 @@ def figures_of_rung(suite: Suite, ladder: Ladder, line: LadderLine, newest: Card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Rates and speed-ups over the size: of a rung as published, or of a kernel on a card."""
+    """Rates and speed-ups over the size: of a published rung, or of a kernel on a card."""
 
     name: str
-    """The rung's label, or the kernel."""
+    """Label of the rung, or name of the kernel."""
     card: int | None = None
     is_base: bool
     points: tuple[tuple[int, float, float | None], ...]
@@ -756,8 +761,9 @@ class Curve:
 
 
 def curves(suite: Suite, ladder: Ladder, lines: Sequence[LadderLine], newest: CardFigures) -> list[Curve]:
-    """Return what can be drawn over the size: the published first, then ours card by card; nothing where a
-    ladder has not two sizes of equal axes.
+    """Return the curves over the size: published ones, then ours for each card.
+
+    A ladder without two sizes of equal axes has none.
     """
     labels = dict.fromkeys(size_label(line.sizes) for line in lines if line.sizes)
     sizes = [label for label in labels if label.isdecimal()]
@@ -799,7 +805,9 @@ def _drawn(
     card: int,
     sizes: Sequence[str],
 ) -> list[str]:
-    """Return the rungs' kernels that a card has measured; beside a host, the one that stands for the card."""
+    """Return the rungs' kernels that a card has measured; in a comparison with a host, only the
+    card's best.
+    """
     plain = dict.fromkeys(line.rung.kernel for line in lines if is_plain(line, suite))
     own = [kernel for kernel in plain if any(newest.of(card, kernel, size) for size in sizes)]
     if ladder.against and set(own) <= {ladder.against}:

@@ -1,4 +1,4 @@
-"""A whole history: the project's commits, and every card that a results folder has results of."""
+"""Reads a whole history: the project's commits, and every card with results in a folder."""
 
 from __future__ import annotations
 
@@ -62,65 +62,66 @@ from harness.suite.case_id import Selector, in_short, size_label
 
 T = TypeVar("T")
 _MANY_BYTES = 30e6
-"""Size of all files together from which on cards are read side by side."""
+"""Total size of files in bytes, from which cards are read in parallel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """A results folder, and what is measured in it."""
+    """A results folder, and its contents."""
 
     cards: tuple[CardSource, ...]
     benchmarks: Mapping[str, asv_results.AsvBenchmark]
     """Benchmarks that asv lists, by name; empty without results of asv's."""
     groups: tuple[Group, ...]
-    """The groups that the series belong to, in their order."""
+    """The groups that the series belong to, in order."""
     recorded: frozenset[str]
-    """The suites whose figures come from records. The figures of all other groups come from asv's files."""
+    """Suites whose values come from records. Values of all other groups come from asv's files."""
     asv_problem: str = ""
-    """The reason that asv's results cannot be read; empty where they can."""
+    """Reason why asv's results cannot be read; empty if they can."""
     built: bool = False
     """True if a card has kernels that were compiled and not run."""
     limits: AsvLimits = field(default_factory=AsvLimits)
-    """The regressions that asv's configuration tells asv not to report."""
+    """Regressions that asv's configuration hides."""
 
     @property
     def unlisted(self) -> frozenset[str]:
-        """Names of the cases that the project does not measure any more, as asv's list tells."""
+        """Return the names of cases that the project no longer measures, by asv's list."""
         asvs = (group for group in self.groups if group.unlisted)
         return frozenset(group.name_of(key) for group in asvs for key in group.unlisted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """A case that has had a figure, and failed when its card was last measured."""
+    """A case that has had a value, and failed when its card was last measured."""
 
     case: str
     good: int
-    """Position of the last commit with a figure."""
+    """Position of the last commit with a value."""
     bad: int
-    """Position of the first one after it that failed."""
+    """Position of the first failed commit after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardHistory:
     name: str
-    """The machine's; of one of several environments with what tells it from the others, after a slash."""
+    """Name of the machine; of one with several environments, followed by a slash and the environment's
+    distinction."""
     machine: Mapping[str, str]
     analysed: tuple[Analysed, ...]
     changes: tuple[Stated, ...]
     """The changes of all series, newest commit first."""
     failing: tuple[Failing, ...]
-    """Failures on a card that was not measured for long: whether they still fail is unknown."""
+    """Failures of the newest measurement. On a card without recent results, it is unknown if they persist."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
     unrecorded: UnrecordedCount
     ended: Mapping[str, str]
-    """Cases that it measures no more, with the one that may be the same under another name; else empty."""
+    """Cases no longer measured, each with its possible successor under another name; else empty."""
 
     @property
     def findings(self) -> CardFindings:
-        """Return the findings of this card that a conclusion needs."""
+        """Return the findings of this card for a conclusion."""
         return CardFindings(
             name=self.name,
             changes=self.changes,
@@ -131,18 +132,18 @@ class CardHistory:
 
     @property
     def cases(self) -> dict[str, SeriesCase]:
-        """Its cases by name."""
+        """Return its cases by name."""
         return {one.series.case.name: one.series.case for one in self.analysed}
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """The positions of the first and the last commit that each case was measured at, by name."""
+        """Return the positions of the first and the last commit with a result of each case, by name."""
         ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in self.analysed}
         return {case: (first, last) for case, (first, last) in ends.items()}
 
 
 Mapped = Callable[..., Iterable[Any]]
-"""A `map` that takes, before what it maps over, the folders that there is to read for each."""
+"""A `map` whose first argument is the folders that each call reads."""
 
 
 def one_by_one(function: Callable[..., T], _folders: Sequence[Path], *arguments: Any) -> Iterable[T]:
@@ -151,10 +152,10 @@ def one_by_one(function: Callable[..., T], _folders: Sequence[Path], *arguments:
 
 @contextmanager
 def side_by_side() -> Iterator[Mapped]:
-    """Maps in processes where there is much to do; the same ones again, as each has to import all of this.
+    """Yield a map that uses processes for large amounts, always the same ones because their start is slow.
 
-    Meanwhile no garbage is looked for: millions of objects come and none of them is part of a cycle, so that
-    looking would be a fifth of the work.
+    Garbage collection is off meanwhile: it would take a fifth of the time over millions of objects, none in a
+    cycle.
     """
     with ExitStack() as opened:
         if gc.isenabled():
@@ -187,10 +188,10 @@ def open_results(
     mapped: Mapped = one_by_one,
     limits: AsvLimits | None = None,
 ) -> Results:
-    """Return what a results folder holds of a history's commits: our records, and anybody's results of asv's.
+    """Return the contents of a results folder for a history's commits: our records, and asv's results.
 
-    `directions` is what the project says of benchmarks that are no suite's: which way is better. Raises
-    StoreError where there is neither, or the folder cannot be read.
+    `directions` is the project's better direction of benchmarks outside of suites. Raises StoreError if there
+    are neither, or the folder cannot be read.
     """
     try:
         folders = card_folders(results)
@@ -198,7 +199,7 @@ def open_results(
         folders = ()
         if results.exists():
             raise
-    # What was read before takes less than another process does to start.
+    # Reading cached tables takes less time than starting a process.
     new = [folder for folder in folders if not is_kept(folder)]
     read = dict(zip(new, mapped(_contents, new, new), strict=True))
     found = [read.get(folder) or _contents(folder) for folder in folders]
@@ -242,7 +243,7 @@ def _contents(folder: Path) -> tuple[CardRecords, asv_results.Contents]:
 
 
 def _measured(records: CardRecords, contents: asv_results.Contents | None) -> Mapping[str, Collection[str]]:
-    """The commits that there are figures of by asv's environment, which is empty without asv."""
+    """Return the commits with values by asv's environment; the environment is empty without asv."""
     commits: dict[str, set[str]] = defaultdict(set)
     for name, hashes in contents.commits.items() if contents else ():
         commits[name].update(hashes)
@@ -263,9 +264,9 @@ def read_card(
     smallest: float | None = None,
     today: dt.date | None = None,
 ) -> CardHistory:
-    """Read one card and search its series. `smallest` takes the place of the calibration's floors.
+    """Read one card and search its series. `smallest` replaces the calibration's floors.
 
-    Raises StoreError where its folder cannot be read; a file that cannot be read is one of `problems`.
+    Raises StoreError if its folder cannot be read. An unreadable file is added to `problems`.
     """
     folder = card.folder
     table = asv_results.read_table(folder, results.benchmarks, card.environment)
@@ -327,7 +328,9 @@ def read_card(
 
 
 def _with_asvs(damaged: RunFacts, left: Iterable[Unrecorded]) -> str:
-    """Return the problem of a record that cannot be read, with what asv's file of its commit still has."""
+    """Return the problem of an unreadable record, with the results that asv's file of its commit
+    still has.
+    """
     commit, suite = commit_and_suite(damaged.file)
     count = sum(each.count_at(commit) for each in left if each.figures.group == suite)
     if not commit or not count:
@@ -346,13 +349,13 @@ def _limits(results: Results) -> Mapping[tuple[str, str], Limit]:
 
 
 def is_built(facts: Sequence[RunFacts]) -> bool:
-    """Return True if all of a card's records are of kernels that were compiled and not run."""
+    """Return True if all of a card's records hold kernels that were compiled and not run."""
     commands = {each.command for each in facts if each.commit and each.command}
     return commands == {"static"}
 
 
 def _calibration(folder: Path) -> tuple[Calibration | None, str]:
-    """The card's calibration, or why it cannot be read."""
+    """Return the card's calibration, or why it cannot be read."""
     try:
         return read_calibration(folder), ""
     except StoreError as error:
@@ -372,7 +375,7 @@ def _unknown_commits(figures: Iterable[Figures], commits: Commits) -> str:
 
 
 def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> RecordOf:
-    """Reads rows of a card's records, when somebody asks."""
+    """Return a function that reads rows of a card's records on demand."""
     files: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in facts:
         if each.has_figures:
@@ -395,13 +398,13 @@ def _rows_of(folder: Path, facts: Iterable[RunFacts], commits: Commits) -> Recor
 
 
 def _machine(folder: Path, facts: Sequence[RunFacts], of_asv: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what the newest record tells of the machine, with what asv's files tell."""
+    """Return the machine's facts in the newest record, completed from asv's files."""
     for each in reversed(facts):
         if each.has_figures:
             with suppress(StoreError):
                 run = read_run(folder / each.file).run
                 entry = {**machine_entry(run.device, run.host), "machine": folder.name}
-                # The file that a record was made of tells less of the machine than asv does.
+                # An imported record's file describes the machine less well than asv does.
                 return {**entry, **of_asv} if each.command == "import" else {**of_asv, **entry}
     return of_asv
 
@@ -414,7 +417,7 @@ class History:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The changes of all cards by what did them: open ones first, then those that are not judged yet."""
+        """Return the events of all cases: open events first, then those that are not judged yet."""
         return self.conclusion.events
 
     @property
@@ -423,7 +426,7 @@ class History:
 
     @property
     def undirected(self) -> tuple[str, ...]:
-        """Benchmarks, as asv calls them, of which nothing tells which way is better."""
+        """Return the benchmarks, by asv's name, whose better direction is unknown."""
         unknown = (case for card in self.cards for case in card.cases.values() if case.direction == "unknown")
         return tuple(sorted({".".join(filter(None, (case.suite, case.kernel))) for case in unknown}))
 
@@ -445,10 +448,9 @@ def read_history(
 ) -> History:
     """Read the history of the project in `root` from a results folder, and search it for changes.
 
-    `repository` holds the commits, where the project's own does not. `patterns` are globs of case names,
-    `cards` of cards' names; `limits` are those of asv's configuration. Raises StoreError
-    where there is nothing to read, UsageError where nothing matches, GitError, ConfigError for the triage
-    file.
+    `repository` holds the commits, if the project's own does not. `patterns` are globs of case names, and
+    `cards` of card names. `limits` are asv's. Raises StoreError if there are no results, UsageError if
+    nothing matches, GitError, and ConfigError for the triage file.
     """
     if not results.exists():
         raise asv_results.no_history(results)
@@ -460,7 +462,7 @@ def read_history(
         placed = limits and limits.placed(repository, commits)
         found = open_results(results, commits, directions, mapped, placed)
         chosen = _chosen(results, found, cards)
-        read_one = functools.partial(  # which another process can be given
+        read_one = functools.partial(  # another process can use it
             read_card,
             results=found,
             commits=commits,
@@ -477,6 +479,9 @@ def read_history(
         cases = cases_of(found.groups, metric, built=found.built)
         told = ((card.name, each) for card in read for each in (*card.unrecorded.sentences, *card.problems))
         problems = [f"{name}: {each}" for name, each in told]
+        metrics = sorted({name for group in found.groups if group.is_suite for name in group.metrics})
+        if metric and metrics and metric not in metrics:
+            raise UsageError(f"No metric in {results} is called {metric}. There are: {', '.join(metrics)}.")
         raise _no_case(results, patterns, metric, [case.name for case in cases], repository, problems)
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
@@ -486,7 +491,9 @@ def read_history(
 
 
 def _chosen(results: Path, found: Results, cards: Sequence[str]) -> list[CardSource]:
-    """The cards with these names, all without names. Raises UsageError, StoreError where there is none."""
+    """Return the cards with these names; all cards without names. Raises UsageError, StoreError if there is
+    none.
+    """
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if chosen:
         return chosen
@@ -502,7 +509,7 @@ def concluded(
     commits: Commits,
     today: dt.date,
 ) -> History:
-    """Return the history of several cards: with candidates that another card confirms, and with events."""
+    """Return the history of several cards, with candidates that another card confirms, and with events."""
     ids = confirmed_by(evidence_of(one for card in cards for one in card.analysed))
     read = [card_with_confirmed(card, ids, decisions, commits, today) for card in cards]
     conclusion = conclude([card.findings for card in read], decisions, commits, today)
@@ -519,13 +526,13 @@ def concluded(
 
 
 def _failing_yet(card: CardHistory, conclusion: Conclusion) -> Iterator[Failing]:
-    """Yield what failed when it was last measured, unless that is so long ago that it is stale."""
+    """Yield the newest failures that are not stale."""
     spans = card.spans
     return (one for one in card.failing if not conclusion.is_stale(spans[one.case][1]))
 
 
 def since_commit(history: History, position: int) -> History:
-    """Return only what later commits changed: their events and changes, and the failures since."""
+    """Return only the changes by later commits: their events and changes, and the failures since."""
     events = tuple(event for event in history.events if event.common[-1] > position)
     kept = {each.change.id for event in events for each in event.changes}
     cards = tuple(
@@ -552,7 +559,7 @@ def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
 def card_with_confirmed(
     card: CardHistory, ids: frozenset[str], decisions: Sequence[Decision], commits: Commits, today: dt.date
 ) -> CardHistory:
-    """The same where the candidates with these ids count."""
+    """Return the card with the candidates of these ids as changes."""
     if not any(each.id in ids for one in card.analysed for each in one.candidates):
         return card
     analysed = tuple(with_confirmed(one, ids) for one in card.analysed)
@@ -589,7 +596,7 @@ def _is_selected(patterns: Sequence[str], series: Series) -> bool:
 
 
 def _failing(every: Sequence[Series]) -> Iterator[Failing]:
-    """A suite that is measured less often than another has a newest commit of its own."""
+    """Yield failures. A suite that is measured less often has its own newest commit."""
     newest: dict[str, int] = {}
     for series in every:
         newest[series.case.suite] = max(newest.get(series.case.suite, -1), int(series.positions[-1]))
@@ -612,7 +619,7 @@ _BY = {
 
 
 def sentence(change: Change, case: SeriesCase) -> str:
-    """A change in words: how much, how surely, and what did it."""
+    """Return a change in words: its size, its certainty and its cause."""
     if case.metric in BUILT:
         return f"{change.before:g} → {change.after:g} {case.unit}: the code."
     change = timed(change, case)

@@ -1,4 +1,4 @@
-"""The figures of a measured row: medians of its times and of the card's state, rates and shares."""
+"""The main values of a measured row: medians of its times and of the card's state, rates and shares."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ from harness.records.types import Row, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSummary:
-    """Figures of a measured row. None stands for a missing measurement or an unknown value."""
+    """Values of a measured row. None stands for a missing measurement or an unknown value."""
 
     time_ms: float | None = None
     time_low_ms: float | None = None
     time_high_ms: float | None = None
-    """The 99.9 % interval of the median."""
+    """Ends of the median's 99.9 % interval."""
     spread: float | None = None
     slots: int = 0
     rate: float | None = None
-    """The rate in the unit of the suite's headline."""
+    """Rate in the unit of the suite's headline."""
     gflops: float | None = None
     gbytes_per_s: float | None = None
     peak_percent: float | None = None
     unit: str = ""
-    """The unit whose peak the rate in FLOP/s is held against: the dtype's, or tf32 for a float32 rate beyond
-    float32's. Empty where no operations are counted."""
+    """Key of the peak that the rate in FLOP/s is compared with.
+
+    It is the dtype's, or tf32 for a float32 rate beyond float32's peak. Empty if no operations are counted.
+    """
     library_percent: float | None = None
-    """The rate over that of the vendor's own kernel, measured in turns."""
+    """Rate over that of the vendor's kernel, measured alternately, in percent."""
     library_low_percent: float | None = None
     library_high_percent: float | None = None
-    """The 99.9 % interval, as far as one process tells."""
+    """Ends of the 99.9 % interval, as far as one process can show."""
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     energy_j: float | None = None
-    """The energy of the whole measurement."""
+    """Energy of the whole measurement."""
     clock_event_reasons: tuple[str, ...] | None = None
 
 
 def summary_of(row: Row, run: Run) -> RowSummary:
-    """Medians over a row's slots and over the snapshots taken while it was measured."""
+    """Return medians over a row's slots, and over the snapshots during its measurement."""
     if row.measurement is None:
         return RowSummary()
     times = summarize(row.measurement.times_ns)

@@ -1,4 +1,4 @@
-"""A series is a case on a card over the commits: figures, the card's readings, and epochs."""
+"""A series is a case on a card over the commits: values, the card's readings, and epochs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPANIONS = (
     "error_ratio",
     "verified",
 )
-"""Tracks that stand beside a headline figure rather than for a case of their own."""
+"""Tracks that accompany a headline value instead of having their own case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Epoch:
     start: int
     context: Mapping[str, str]
     changed: tuple[str, ...] = ()
-    """The differences from the epoch before, such as "driver 570.1 → 580.2"; empty for the first."""
+    """Differences from the previous epoch, such as "driver 570.1 → 580.2"; empty for the first."""
 
     @property
     def label(self) -> str:
@@ -47,14 +47,15 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Something of how a case was measured that differs from the point before, and begins no epoch: a step
-    there may be none of the code's.
+    """A difference in how a case was measured from one point to the next, which starts no epoch.
+
+    A step at that point may have another cause than the code.
     """
 
     at: int
-    """The first point that is measured so."""
+    """First point that was measured in the new way."""
     key: str
-    """asv's word for it, such as number, python, os; or what is required, such as numpy."""
+    """asv's key, such as number, python, os; or a requirement, such as numpy."""
     before: str
     after: str
 
@@ -85,12 +86,12 @@ _OF_MACHINE = frozenset(
     }
 )
 _RESTLESS = 0.1
-"""Share of the commits at which a fact changes, above which it tells nothing of any: a reading, or a path."""
+"""Share of commits at which a fact changes, from which it is ignored: it is a reading or a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A point per measured commit, in the order of commits. Arrays have n entries, NaN for no figure."""
+    """A point per measured commit, in the order of commits. Arrays have n entries, NaN for no value."""
 
     card: str
     case: SeriesCase
@@ -98,10 +99,10 @@ class Series:
     values: Floats
     failed: npt.NDArray[np.bool_]
     epoch: npt.NDArray[np.int64]
-    """Index into `epochs` of each point."""
+    """Each point's index into `epochs`."""
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
-    """Figures of the companion tracks that there are, by name."""
+    """Values of the companion tracks, by name."""
     shifts: tuple[Shift, ...] = ()
 
 
@@ -114,8 +115,9 @@ def series_of(
     *,
     built: bool = False,
 ) -> Iterator[Series]:
-    """Every series of a card that has a figure or a failure; of suites the headline figure, or `metric`, or
-    what is `built` and not run.
+    """Yield every series of a card that has a value or a failure.
+
+    A suite has a series of its headline value, of `metric`, or of metrics that are `built` and not run.
     """
     known = {each.group: each for each in figures}
     for group, shown, cases in _numbered_built([*groups]) if built else _numbered(groups, metric):
@@ -127,8 +129,9 @@ def series_of(
 def cases_of(
     groups: Sequence[Group], metric: str | None = None, *, built: bool = False
 ) -> tuple[SeriesCase, ...]:
-    """Every case that a card may have a series of, those that are `built` last where there are any. A case's
-    `order` is its place among them.
+    """Return every case that a card may have a series of, with `built` ones last.
+
+    A case's `order` is its position among them.
     """
     every = [*_numbered(groups, metric), *(_numbered_built(groups) if built else ())]
     return tuple(case for _, _, cases in every for case in cases)
@@ -137,7 +140,7 @@ def cases_of(
 def _numbered(
     groups: Iterable[Group], metric: str | None
 ) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
-    """Yield each metric that is shown, with its group and its cases."""
+    """Yield each displayed metric with its group and its cases."""
     order = 0
     for group in groups:
         if metric is None:
@@ -151,7 +154,9 @@ def _numbered(
 
 
 def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple[SeriesCase, ...]]]:
-    """The same for kernels that were compiled and not run. A case has several series, named by metric."""
+    """Yield the same for kernels that were compiled and not run. A case has several series, named
+    by metric.
+    """
     order = sum(len(cases) for _, _, cases in _numbered(groups, None))
     for group in groups:
         for metric, direction in HEADLINES_OF_BUILT.items() if group.is_suite else ():
@@ -212,7 +217,7 @@ def _of_group(
 
 
 class _OfPoints(TypedDict):
-    """The properties that all series of a group share if they have figures of the same commits."""
+    """The properties shared by all series of a group with values at the same commits."""
 
     positions: npt.NDArray[np.int64]
     epochs: tuple[Epoch, ...]
@@ -221,7 +226,7 @@ class _OfPoints(TypedDict):
 
 
 def _steady(conditions: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
-    """Return conditions without the facts that change again and again."""
+    """Return conditions without the facts that change very often."""
     changes = Counter(
         key
         for before, after in pairwise(conditions)
@@ -236,7 +241,7 @@ def _steady(conditions: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, st
 
 
 def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64]) -> Iterator[Shift]:
-    """Yield the changes of conditions between points; `kinds` holds an index into `conditions` per point."""
+    """Yield the changes of conditions between points; `kinds` holds each point's index into `conditions`."""
     for at in (np.flatnonzero(np.diff(kinds)) + 1).tolist():
         before, after = conditions[kinds[at - 1]], conditions[kinds[at]]
         for key in sorted(after):
@@ -247,7 +252,9 @@ def _shifts(conditions: Sequence[Mapping[str, str]], kinds: npt.NDArray[np.int64
 def _those_of(
     epochs: Sequence[Epoch], epoch: npt.NDArray[np.int64]
 ) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
-    """The epochs that a series has points in, as they begin there, and of each point its own of them."""
+    """Return the epochs in which a series has points, from its first point in each, and each
+    point's index.
+    """
     if len(epochs) == 1:
         return tuple(epochs), np.zeros(len(epoch), np.int64)
     _, starts, own = np.unique(epoch, return_index=True, return_inverse=True)
@@ -268,10 +275,10 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
 
 
 def _epochs(contexts: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
-    """Epochs in the order in which they begin, and of each row its own.
+    """Return epochs in order of their begin, and the epoch of each row.
 
-    What a row does not tell is taken to be as it was before: only a difference begins an epoch. A context
-    that comes back, as when commits are measured again, goes on with its epoch.
+    An unknown fact counts as unchanged: only a known difference begins an epoch. If an earlier context
+    returns, for example because commits are measured again, its epoch continues.
     """
     known: dict[str, str] = {}
     found: list[Epoch] = []
@@ -284,7 +291,7 @@ def _epochs(contexts: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], n
             epoch[at] = current
             continue
         before, known = known, {**known, **context}
-        # The last epoch that nothing known speaks against; else a new one.
+        # The last epoch that no known fact contradicts; else a new one.
         like = (n for n, each in enumerate(found) if not _differences(each.context, known))
         current = max(like, default=len(found))
         if current == len(found):

@@ -1,8 +1,8 @@
-"""Finds the commits that may have made an event, by the files that each of them touches.
+"""Finds the commits that may have made an event, by the files that each commit touches.
 
-Of a case of a suite the files are those of the suite's folder and what lies beside it for all suites; its own
-is the source that is named as its kernel is. Of another benchmark anything may be, but what is told by its
-name to be documentation, tests, continuous integration or other benchmarks.
+For a case of a suite, these are files in the suite's folder and shared files beside it. The source named like
+its kernel is its own. For another benchmark it is any file whose name does not mark it as documentation, a
+test, continuous integration or another benchmark.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from harness.records.imports.asv_configuration import NAMES
 from harness.system import git
 
 Role = Literal["own", "code", "dependency", "measurement", ""]
-"""The role of a file for a case: `own` is its kernel's source, `code` another file that it may be built
-of, `dependency` a file that names what the project is built with, `measurement` a file that says how it is
-measured.
+"""Role of a file for a case.
+
+- `own`: its kernel's source.
+- `code`: another file that it may be built from.
+- `dependency`: a file that lists what the project is built with.
+- `measurement`: a file that defines how it is measured.
 """
 
 _MOST = 100
-"""Commits of an event: of more nobody is told from the others."""
+"""Most commits of an event whose files are examined."""
 _WEIGHTS: Mapping[Role, int] = {"own": 4, "code": 2, "dependency": 1, "measurement": 1, "": 0}
 _BUILT: tuple[Role, ...] = ("own", "code")
 _CONCERNED: tuple[Role, ...] = ("dependency", "measurement")
@@ -48,29 +51,29 @@ _ASIDE = re.compile(
     r"|[^/]*ignore|\.[^/]+|(appveyor|circle|azure-pipelines)\.ya?ml"
 )
 _BENCHMARKS = re.compile(r"(bench[^/]*|asv|perf[^/]*)/")
-"""A folder of benchmarks: elsewhere a file that is called as one of theirs is what they measure."""
+"""A folder of benchmarks. Outside of such folders, a file named like a benchmark is the measured code."""
 _SETTINGS = (*NAMES, "suite.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSource:
-    """The source of cases that differ in size or parameters alone."""
+    """The common source of cases that differ only in size or parameters."""
 
     suite: str = ""
-    """Empty for a benchmark that is no suite's."""
+    """Name of the suite; empty for a benchmark outside of suites."""
     kernel: str = ""
     modules: tuple[str, ...] = ()
-    """Endings that the path of a benchmark's file may have."""
+    """Possible endings of the path of a benchmark's file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolders:
-    """The folders of a history's suites, by paths of the repository."""
+    """The folders of a history's suites, by paths in the repository."""
 
     folders: Mapping[str, PurePosixPath]
     """The folder of each suite."""
     kernels: Mapping[str, frozenset[str]]
-    """All kernels that each suite has had."""
+    """All kernels that each suite has ever had."""
 
     def source_of(self, case: SeriesCase) -> CaseSource:
         if case.suite in self.folders:
@@ -100,7 +103,7 @@ class SourceFolders:
 
 
 def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> SourceFolders:
-    """The folders that records tell of, the newest record of each suite last."""
+    """Return the folders named in records. For each suite the newest record decides."""
     folders = {each.suite: PurePosixPath(each.path) for each in facts if each.commit and each.path}
     return SourceFolders(
         folders=folders, kernels={suite: frozenset(names) for suite, names in kernels.items()}
@@ -108,7 +111,7 @@ def source_folders(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str
 
 
 def _modules(case: SeriesCase) -> tuple[str, ...]:
-    """Return the endings that the path of a benchmark's file may have."""
+    """Return the possible endings of the path of a benchmark's file."""
     parts = case.name.partition("(")[0].split(".")[:-1]
     return tuple(f"/{'/'.join(parts[:count])}.py" for count in range(1, len(parts) + 1))
 
@@ -120,7 +123,7 @@ def with_suspects(
     cases: Mapping[str, SeriesCase],
     sources: SourceFolders,
 ) -> tuple[Event, ...]:
-    """Events with their suspects in order, and a cause by what these touch, where git can tell."""
+    """Return events with ordered suspects, and with a cause by the touched files, if git can list them."""
     found = tuple(events)
     asked = {event.id for event in found if event.by_commit and len(event.narrowest) <= _MOST}
     positions = sorted({at for event in found if event.id in asked for at in event.narrowest})
@@ -132,7 +135,7 @@ def with_suspects(
 
     @functools.cache
     def role_of(at: int, source: CaseSource) -> Role:
-        """Return the weightiest role of the files that a commit touches."""
+        """Return the most important role of the files that a commit touches."""
         roles = (sources.role(path, source) for path in touched[at])
         return max(roles, key=lambda role: _WEIGHTS[role], default="")
 
@@ -149,8 +152,10 @@ def _judged(
     of_cases: Mapping[CaseSource, int],
     role_of: Callable[[int, CaseSource], Role],
 ) -> Event:
-    """Return the event with its suspects in order. Where the narrowest touch files, but none that may change
-    a figure, the cause is not the code, and none is likely. `of_cases` are the sources with their cases.
+    """Return the event with its suspects in order.
+
+    If the narrowest suspects touch only files that cannot change a value, the cause is not the code, and none
+    is likely. `of_cases` are the sources with their cases.
     """
     roles = {at: {source: role_of(at, source) for source in of_cases} for at in event.narrowest}
     weights = {

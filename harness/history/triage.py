@@ -1,4 +1,4 @@
-"""A team's decisions about changes: a small file in the repository, reviewed like code."""
+"""A team's decisions about changes, in a small file in the repository that is reviewed like code."""
 
 from __future__ import annotations
 
@@ -29,33 +29,38 @@ else:
 FILE = "harness-triage.toml"
 
 State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
-"""The state of a regression or a drift. It is `new` if nobody has decided about it, `acknowledged` if
-somebody has accepted it, `expired` if that no longer holds, and `fixed` if the level has come back. Newest
-figures off their level are `unjudged`. Each of these is `stale` if the card has not measured the case for
-so long that its state is unknown. Other changes have no state.
+"""State of a regression or a drift; other changes have none.
+
+- `new`: nobody has decided about it.
+- `acknowledged`: somebody has accepted it.
+- `expired`: the acceptance has expired.
+- `fixed`: the level has come back.
+- `unjudged`: the newest points are off their level.
+- `stale`: the card has not measured the case for so long that its state is unknown.
 """
 WORSE = ("regression", "drift")
-"""Kinds of changes that somebody has to decide about."""
+"""Kinds of changes that need a decision."""
 
 _BACK = 0.25
-"""Share of a regression that may be left of it where it counts as fixed, if that is more than can be seen."""
+"""Share of a regression that may remain when it counts as fixed, if that is more than the smallest visible
+change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     id: str
-    """The id of a change or of an event."""
+    """Id of a change or of an event."""
     commit: str
     reason: str
     author: str
     case: str | None = None
-    """The case; None for everything that the commit did."""
+    """The case; None for all effects of the commit."""
     card: str | None = None
     expires: dt.date | None = None
     largest_percent: float | None = None
 
     def is_of(self, card: str) -> bool:
-        """Return whether the decision holds on a card. A decision that names a machine holds on all its
+        """Return whether the decision applies to a card. A decision that names a machine applies to all its
         cards.
         """
         return self.card in (None, card, machine_of(card))
@@ -63,17 +68,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A change, and what there is to do about it."""
+    """A change with its state."""
 
     change: Change
     state: State
     decision: Decision | None = None
     fixed_by: str | None = None
-    """Id of the change that took it back; None too where it went with an epoch."""
+    """Id of the change that reverted it; None also if it ended with an epoch."""
 
     @property
     def as_stale(self) -> Stated:
-        """The same of a case that has not been measured for long."""
+        """Return the same change as stale."""
         return replace(self, state="stale") if self.is_open or self.state == "unjudged" else self
 
     @property
@@ -82,7 +87,7 @@ class Stated:
 
 
 def read_triage(root: Path) -> tuple[Decision, ...]:
-    """The project's decisions; none without a file. Raises ConfigError for one that cannot be understood."""
+    """Return the project's decisions; none without a file. Raises ConfigError for an invalid file."""
     path = root / FILE
     try:
         content = tomllib.loads(read_regular(path).decode())
@@ -132,7 +137,7 @@ def acknowledge(root: Path, decision: Decision) -> Path:
         raise ConfigError(f"{path} has an entry for {decision.id} already: edit it there.")
     try:
         before = path.read_bytes() if path.exists() else _HEADING.encode()
-        # A half of a character, which an argument may hold, has no place in UTF-8.
+        # An argument may contain half of a character (a surrogate), which UTF-8 cannot encode.
         after = before.rstrip(b"\n") + b"\n\n" + _entry(decision).encode(errors="replace")
         tomllib.loads(after.decode())
     except ValueError as error:
@@ -154,7 +159,8 @@ def _entry(decision: Decision) -> str:
     for key in _KINDS:
         value = getattr(decision, key)
         if isinstance(value, str):
-            # A JSON string is a TOML string, but for DEL, which JSON leaves as it is, and escapes in halves.
+            # A JSON string is a TOML string, except DEL, which JSON does not escape, and characters in
+            # surrogate pairs.
             value = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         if value is not None:
             lines.append(f"{key} = {value}")
@@ -188,7 +194,7 @@ def _stated(
 
 
 def _by_asv(change: Change, analysed: Analysed, commits: Commits) -> Decision | None:
-    """Return the decision that asv's configuration is about a change for the worse; None where it is none."""
+    """Return the decision in asv's configuration about a change for the worse; None if there is none."""
     why = unreported(analysed, change) if change.kind in WORSE else ""
     if not why or analysed.limit is None:
         return None
@@ -198,7 +204,7 @@ def _by_asv(change: Change, analysed: Analysed, commits: Commits) -> Decision | 
 
 
 def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> Stated:
-    """Return the state that decisions give a change."""
+    """Return the change with the state that decisions give it."""
     for decision in decisions:
         if _holds(decision, change, today):
             return Stated(change=change, state="acknowledged", decision=decision)
@@ -207,14 +213,14 @@ def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> St
 
 
 def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
-    slower = 100 * math.expm1(change.size)  # a rate that falls by 10 % takes 11 % longer
+    slower = 100 * math.expm1(change.size)  # a rate that falls by 10 % means 11 % more time
     grown = decision.largest_percent is not None and slower > decision.largest_percent
     late = decision.expires is not None and today > decision.expires
     return not grown and not late
 
 
 def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
-    """Return True if a later level is back where it was before the change, the card's part aside."""
+    """Return True if a later level is back at the level before the change, apart from the card's part."""
     later = (level for level in analysed.levels if level.start > change.at)
     back = next((level for level in later if _is_back(level, change, analysed)), None)
     if back is None:
@@ -224,7 +230,7 @@ def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
 
 def _is_back(level: Level, change: Change, analysed: Analysed) -> bool:
     sign = math.copysign(1, change.after - change.before)
-    if analysed.series.case.metric in BUILT:  # which has no noise, and may be 0
+    if analysed.series.case.metric in BUILT:  # without noise, and possibly 0
         return sign * (level.level - change.before) <= 0
     left = max(analysed.floor, _BACK * abs(math.log(change.after / change.before)))
     by_the_card = sum(
@@ -238,10 +244,10 @@ def _is_back(level: Level, change: Change, analysed: Analysed) -> bool:
 
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
-    """Return True if it names the change, or its commit where more data moved the change."""
+    """Return True if the decision names the change, or its commit if more data have moved the change."""
     if not decision.is_of(change.card):
         return False
-    if decision.id == change.id or change.kind == "drift":  # which has no commit
+    if decision.id == change.id or change.kind == "drift":  # a drift has no commit
         return decision.id == change.id
     between = range(change.good + 1, change.bad + 1)
     return any(commits[position].hash.startswith(decision.commit.lower()) for position in between)

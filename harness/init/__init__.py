@@ -1,3 +1,4 @@
-"""`harness init`: the benchmarks and kernels of a repository, and suites for the kernels, for their author.
-Only cli/ imports this room. Nothing here compiles or measures.
+"""`harness init`: finds the benchmarks and kernels of a repository, and drafts suites for the kernels.
+
+Only cli/ imports this package. Nothing here compiles or measures.
 """

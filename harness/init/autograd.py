@@ -1,4 +1,4 @@
-"""Functions that call a torch.autograd.Function, read as if they did the work of its forward themselves."""
+"""Treats functions that call a torch.autograd.Function as if they did the work of its forward themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 
 def functions_at_top(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Return a file's functions; `f = C.apply` and `return C.apply(x)` have the body of C's forward."""
+    """Return a file's functions. `f = C.apply` and `return C.apply(x)` get the body of C's forward."""
     forwards = {
         node.name: forward
         for node in tree.body
@@ -58,7 +58,7 @@ def _function(node: ast.stmt, forwards: Mapping[str, ast.FunctionDef]) -> Iterat
 
 
 def _without(context: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return statements but for those that keep something for the backward pass."""
+    """Return statements, without those that store values for the backward pass."""
     return [each for each in body if not ast.unparse(each).startswith(f"{context}.")]
 
 

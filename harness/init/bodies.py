@@ -1,4 +1,4 @@
-"""The arrays that the body of a CUDA kernel writes, how it indexes them, and its expressions in Python."""
+"""Finds which arrays the body of a CUDA kernel writes, how it indexes them, and its expressions in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("fmaxf", "fmax", "max"), "np.maximum"),
     **dict.fromkeys(("fminf", "fmin", "min"), "np.minimum"),
 }
-"""CUDA's functions of floating-point numbers, and NumPy's for them."""
+"""CUDA's floating-point functions, with NumPy's equivalents."""
 _CASTS = {
     *("float", "double", "int", "unsigned", "unsigned int", "size_t", "uint", "long", "long long", "int64_t")
 }
@@ -31,13 +31,13 @@ _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?
 
 
 _TAKEN = {*harness.__all__, *OF_CASE, "abs", "case", "np", "self"}
-"""Names that a suite.py which is written uses itself, and those that a case has of its own."""
+"""Names that a generated suite.py uses itself, and a case's own attributes."""
 
 
 def python_name(name: str) -> str:
-    """Return a parameter's name in suite.py: its own, unless Python or the suite interface has taken it."""
+    """Return a parameter's name in suite.py: its own, unless Python or the suite interface uses it."""
     taken = keyword.iskeyword(name) or hasattr(Problem, name) or name in _TAKEN
-    if name.startswith("__"):  # to which Python adds the class's name
+    if name.startswith("__"):  # Python would add the class's name to it
         return f"p{name}"
     return f"{name}_" if taken else name
 
@@ -48,13 +48,13 @@ class Use:
 
     written: bool = False
     read: bool = False
-    """Before it writes there, or in the statement that does."""
+    """True if the kernel reads it before it writes there, or in the same statement."""
     added: bool = False
-    """True where an atomic operation adds to it, so that it must begin with a value."""
+    """True if an atomic operation adds to it, so that it needs an initial value."""
     strides: tuple[str, ...] = ()
-    """Names that an index is multiplied by, each as often as it is, and numbers: 3 of `x[i * 3]`."""
+    """Names that an index is multiplied by, with repetitions, and numbers: 3 for `x[i * 3]`."""
     indexed: bool = False
-    """True unless every mention is `*p`, `p[0]` or `atomicAdd(p, 1)`, which use the first element alone."""
+    """True unless every use is `*p`, `p[0]` or `atomicAdd(p, 1)`, which access only the first element."""
 
 
 def uses(kernel: CudaKernel) -> dict[str, Use]:
@@ -89,7 +89,7 @@ def _with_use(
     alias: Mapping[str, str],
     locals_: Mapping[str, Expression],
 ) -> Use:
-    """Return a use with what one more mention of the array adds."""
+    """Return a use extended by another occurrence of the array."""
     before = [token.text for token in body[max(0, at - 4) : at]]
     if before[-2:] == ["&", "("]:  # atomicAdd(&(y[i]), 1)
         before.pop()
@@ -125,7 +125,7 @@ def _joined(one: tuple[str, ...], other: Counter[str]) -> tuple[str, ...]:
 
 
 def assigned(body: Sequence[Token]) -> dict[str, Expression]:
-    """The names that a body declares with a value, `int i = ...`, and these values."""
+    """Return the names that a body declares with a value, `int i = ...`, and these values."""
     found: dict[str, Expression] = {}
     for at in range(1, len(body) - 1):
         if body[at].text == "=" and body[at - 1].kind == "word" and at > 1 and body[at - 2].kind == "word":
@@ -134,7 +134,7 @@ def assigned(body: Sequence[Token]) -> dict[str, Expression]:
 
 
 def _aliases(body: Sequence[Token], names: set[str]) -> dict[str, str]:
-    """Pointers that the body makes of a parameter: `float4 *p = (float4 *)x`, by their names."""
+    """Return the pointers that the body derives from a parameter: `float4 *p = (float4 *)x`, by name."""
     found: dict[str, str] = {}
     for at in range(2, len(body) - 1):
         if body[at].text == "=" and body[at - 1].kind == "word" and body[at - 2].text in {"*", "auto"}:
@@ -154,12 +154,12 @@ def _statement(body: Sequence[Token], at: int) -> Sequence[Token]:
 
 
 def _is_dereference(body: Sequence[Token], at: int) -> bool:
-    """Tell whether a `*` dereferences: no value precedes it."""
+    """Tell whether a `*` dereferences, which is true if no value precedes it."""
     return at == 0 or body[at - 1].text in {";", "{", "}", "=", "(", ",", "+", "-"}
 
 
 def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Counter[str]:
-    """Names beside a `*` in an index, with what its local names stand for."""
+    """Return the names beside a `*` in an index, including those in the values of local names."""
     found: Counter[str] = Counter()
     for at, token in enumerate(index):
         if token.kind != "word":
@@ -174,7 +174,7 @@ def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: i
 def _factors(
     index: Sequence[Token], locals_: Mapping[str, Expression], compared: set[str], depth: int = 0
 ) -> set[str]:
-    """The numbers by which an index multiplies what the body has compared with a length, 3 of `x[i * 3]`."""
+    """Return the factors of a length-checked name in an index: 3 for `x[i * 3]`."""
     found: set[str] = set()
     for at, token in enumerate(index):
         if token.text in locals_ and depth < 3:
@@ -194,7 +194,7 @@ def _factors(
 
 
 def _expanded(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Sequence[Token]:
-    """An index, and behind it what its local names stand for."""
+    """Return an index, followed by the values of its local names."""
     words = {token.text for token in index}
     values = [token for word in sorted(words & locals_.keys()) for token in locals_[word]]
     more = [token for token in values if token.text not in words]
@@ -205,7 +205,7 @@ _COMPARED = {"<", "<=", ">", ">=", "==", "!=", "/", "%"}
 
 
 def bounds(kernel: CudaKernel) -> set[str]:
-    """The names that the body compares something with, or divides by: lengths, and not strides."""
+    """Return the names that the body compares with something or divides by: lengths, and not strides."""
     body = kernel.body
     beside = ((text_at(body, at - 1), token, text_at(body, at + 1)) for at, token in enumerate(body))
     return {
@@ -216,8 +216,9 @@ def bounds(kernel: CudaKernel) -> set[str]:
 
 
 def index_axes(kernel: CudaKernel, axes: Sequence[str]) -> dict[str, tuple[str, bool]]:
-    """By dimension of the grid, `x` to `z`, the axis that the body compares the index along it with, and
-    whether that is an index of threads; otherwise it is one of blocks, `row = blockIdx.x`.
+    """Return for each grid dimension `x` to `z` the axis whose length the kernel compares this index with.
+
+    The flag is True for an index of threads, and False for one of blocks, `row = blockIdx.x`.
     """
     body, found = text_of(kernel.body), dict[str, tuple[str, bool]]()
     for name, value in assigned(kernel.body).items():
@@ -232,21 +233,24 @@ def index_axes(kernel: CudaKernel, axes: Sequence[str]) -> dict[str, tuple[str, 
 
 
 def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
-    """The axes whose product the body compares an index with, `i < n * c`; none where it does not."""
+    """Return the axes whose product the body compares an index with, `i < n * c`; none without
+    such a test.
+    """
     text = text_of(kernel.body)
     found = re.findall(r"(?:<|>=)\(?(\w+(?:\*\w+)+)", text)
     return next((tuple(f.split("*")) for f in found if set(f.split("*")) <= set(axes)), ())
 
 
-# --- expressions, in Python ---------------------------------------------------------------------
+# --- expressions in Python ---------------------------------------------------------------------
 
 
 def translate(
     expression: Expression, name_of: Callable[[str], str | None], *, division: str = "//"
 ) -> str | None:
-    """A C++ expression in Python; None where it is more than numbers, names, arithmetic and known functions.
+    """Return a C++ expression in Python; None if it is more than numbers, names, arithmetic and known
+    functions.
 
-    `name_of` says what a name is in Python, or None.
+    `name_of` returns a name's equivalent in Python, or None.
     """
     words: list[str] = []
     at = 0
@@ -280,12 +284,14 @@ def translate(
 
 
 def _is_of_floats(expression: Expression) -> bool:
-    """Return whether an expression has a floating-point type or number, whose divisions keep the rest."""
+    """Return whether an expression has a floating-point type or number, so that divisions are not
+    truncated.
+    """
     return any(t.text in {"float", "double"} or (t.kind == "number" and "." in t.text) for t in expression)
 
 
 def _cast_at(expression: Expression, at: int) -> int:
-    """Return the position behind a cast that begins `at`, `(float)` or `static_cast<int>`; 0 without one."""
+    """Return the position after a cast at `at`, `(float)` or `static_cast<int>`; 0 without one."""
     texts = [token.text for token in expression[at : at + 6]]
     for length in (1, 2):
         if texts[:1] == ["("] and texts[length + 1 : length + 2] == [")"]:
@@ -314,8 +320,10 @@ _MOST_CHARACTERS = 4000
 
 
 def _checked(text: str) -> str | None:
-    """The expression as Python writes it; None where it is none, or more than arithmetic and calls, or longer
-    than anybody writes: names may stand for names, each of them for many more.
+    """Return the expression in Python's spelling, or None.
+
+    None if it is invalid, or has more than arithmetic and calls, or is excessively long: names may expand to
+    many other names.
     """
     if len(text) > _MOST_CHARACTERS:
         return None
@@ -328,7 +336,7 @@ def _checked(text: str) -> str | None:
 
 
 class _CeilDiv(ast.NodeTransformer):
-    """`(n + 255) // 256`, `(n + b - 1) // b` and `ceil(n / 256.0)` as a ceil_div."""
+    """Rewrites `(n + 255) // 256`, `(n + b - 1) // b` and `ceil(n / 256.0)` to ceil_div."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -1,10 +1,10 @@
-"""CUDA kernels and their launches, read out of C++ without a compiler.
+"""Reads CUDA kernels and their launches from C++ without a compiler.
 
-Comments, strings, templates and attributes are understood. Macros are not expanded, and `#if` is not
-evaluated except for `#if 0`: a kernel that stands under a condition says so.
+It understands comments, strings, templates and attributes. Macros are not expanded, and of conditions only
+`#if 0` is evaluated: a kernel under another condition is marked.
 
 tree-sitter's grammar of CUDA (0.21) was tried on 716 files of nine repositories. It loses 148 of 1,620
-launches behind macros that end in no semicolon; with these cleaned away first, it would save 36 lines.
+launches after macros without a semicolon. If these were removed first, it would save 36 lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUALIFIERS = {
     *("restrict", "__restrict__", "__restrict", "__grid_constant__", "inline"),
 }
 _CHANGES = {"+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "|=", "&=", "^=", "++", "--"}
-"""Operators after which a name's value is unknown."""
+"""Operators that make a name's value unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FunctionParameter:
-    """A parameter of a kernel: `const float *A` is of type `float`, a pointer, and const."""
+    """A parameter of a kernel. For example, `const float *A` is of type `float`, a pointer, and const."""
 
     type: str
     name: str
     pointer: bool = False
     const: bool = False
     problem: str = ""
-    """The reason why nothing can be handed over for it; empty where something can."""
+    """Reason why no argument can be passed for it; empty if one can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class TemplateParameter:
     is_type: bool
     default: str = ""
     is_pack: bool = False
-    """True where it takes any number of arguments, `int... Ns`."""
+    """True if it takes any number of arguments, `int... Ns`."""
     problem: str = ""
-    """The reason why no value can be written for it; empty where one can."""
+    """Reason why no value can be written for it; empty if one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,12 @@ class CudaKernel:
 
     name: str
     scope: str
-    """The namespaces around it, `a::b`; empty for none."""
+    """Namespaces around it, `a::b`; empty for none."""
     line: int
     template: tuple[TemplateParameter, ...]
     parameters: tuple[FunctionParameter, ...]
     bounds: tuple[Token, ...]
-    """The first argument of __launch_bounds__; empty without."""
+    """First argument of __launch_bounds__; empty without one."""
     extern_c: bool
     condition: str
     """The `#if` around it; empty for none."""
@@ -93,7 +93,7 @@ Expression = tuple[Token, ...]
 
 @dataclass(frozen=True, slots=True)
 class CppFunction:
-    """A function with launches in it."""
+    """A function that contains launches."""
 
     name: str
     template: tuple[TemplateParameter, ...]
@@ -102,8 +102,10 @@ class CppFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaLaunch:
-    """``name<template><<<grid, block, shared>>>(arguments)``; without a grid an explicit instantiation, or a
-    call of a host function, ``name<template>(arguments)``.
+    """A launch: ``name<template><<<grid, block, shared>>>(arguments)``.
+
+    Without a grid it is an explicit instantiation, or a call of a host function,
+    ``name<template>(arguments)``.
     """
 
     name: str
@@ -112,13 +114,13 @@ class CudaLaunch:
     geometry: tuple[Expression, ...] = ()
     arguments: tuple[Expression, ...] = ()
     passed: tuple[FunctionParameter | None, ...] = ()
-    """The type of each argument, by its cast or its declaration; None where neither is found."""
+    """Type of each argument, by its cast or its declaration; None if unknown."""
     within: CppFunction | None = None
-    """The function around it; None at the top of a file."""
+    """Function around it; None at the top of a file."""
     instance: str = ""
-    """file:line of an instantiation or a call of that function, where it is known to be as that has it."""
+    """file:line of an instantiation or call of that function, if its template arguments come from there."""
     names: Mapping[str, Expression] = field(default_factory=dict, repr=False)
-    """Values of names from before the launch: a dim3 as `dim3(x, y)`, its members as `grid.x`."""
+    """Values of names before the launch: a dim3 as `dim3(x, y)`, its members as `grid.x`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class SourceFile:
     kernels: tuple[CudaKernel, ...]
     launches: tuple[CudaLaunch, ...]
     names: Mapping[str, Expression]
-    """Macros without parameters, constants and aliases of types at the top of the file."""
+    """Macros without parameters, constants and type aliases at the top of the file."""
 
 
 def text_of(tokens: Sequence[Token]) -> str:
@@ -139,12 +141,12 @@ def text_of(tokens: Sequence[Token]) -> str:
 
 
 def text_at(found: Sequence[Token], at: int) -> str:
-    """The text of a token; empty before the first and after the last."""
+    """Return the text of a token; empty outside of the range."""
     return found[at].text if 0 <= at < len(found) else ""
 
 
 def closing(found: Sequence[Token], at: int) -> int:
-    """Return the position of the bracket that closes the one `at`; the end where none does."""
+    """Return the position of the bracket that closes the one at `at`; the end without one."""
     depth = 0
     for number in range(at, len(found)):
         depth += (found[number].text in _PAIRS) - (found[number].text in _CLOSING)
@@ -154,12 +156,12 @@ def closing(found: Sequence[Token], at: int) -> int:
 
 
 def read(text: str) -> SourceFile:
-    """Return what a file holds. Nothing is raised: text that is not understood is left out."""
+    """Return the contents of a file. It raises nothing: text that is not understood is left out."""
     return _CppReader(text).read()
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a file; a preprocessor's line is one token of kind `hash`."""
+    """Yield the tokens of a file. A preprocessor line is one token of kind `hash`."""
     line, at = 1, 0
     start_of_line = True
     while at < len(text):
@@ -180,7 +182,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def split(found: Sequence[Token], separator: str = ",") -> list[tuple[Token, ...]]:
-    """Tokens cut at each separator outside of any bracket; none for no tokens."""
+    """Return tokens split at each separator outside of brackets; none for no tokens."""
     parts: list[list[Token]] = [[]]
     depth = angles = 0
     for number, token in enumerate(found):
@@ -200,7 +202,7 @@ def split(found: Sequence[Token], separator: str = ",") -> list[tuple[Token, ...
 
 
 def _closes(found: Sequence[Token], at: int) -> bool:
-    """Return whether a `<` begins a template's arguments: its `>` follows in the same statement."""
+    """Return whether a `<` begins template arguments: its `>` follows in the same statement."""
     depth = 0
     for token in found[at:]:
         if token.text in {";", "{", "&&", "||"}:
@@ -212,7 +214,7 @@ def _closes(found: Sequence[Token], at: int) -> bool:
 
 
 class _CppReader:
-    """Reads the tokens of a file once and keeps the scopes that are open."""
+    """Reads the tokens of a file once, and keeps track of open scopes."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _without_attributes(_without_other_openings(_without_zero(tokens(text))))
@@ -220,12 +222,12 @@ class _CppReader:
         self.kernels: list[CudaKernel] = []
         self.launches: list[CudaLaunch] = []
         self.scopes: list[tuple[str, dict[str, Expression], CppFunction | None]] = [("", {}, None)]
-        """The namespace of each, empty for a block, what its names stand for, and the function around it."""
+        """Open scopes, each with its namespace (empty for a block), its names, and the function around it."""
         self.conditions: list[str] = []
         self.begin = 0
-        """The start of the current statement."""
+        """Start of the current statement."""
         self.of_namespaces: set[str] = set()
-        """The names that a scope has of a namespace in it, which was left."""
+        """Names that a scope has from a closed namespace in it."""
 
     def read(self) -> SourceFile:
         parts = {"__global__": self._global, "<<<": self._launch, "(": self._call}
@@ -254,7 +256,7 @@ class _CppReader:
         return SourceFile(tuple(self.kernels), tuple(self.launches), top)
 
     def _close(self, scope: str, names: Mapping[str, Expression], function: CppFunction | None) -> None:
-        """Leave a scope. A namespace's names count after it too, but for those that two of them have."""
+        """Leave a scope. A namespace's names stay known after it, except those that two namespaces share."""
         outer = self.scopes[-1][1]
         for name, value in names.items() if scope and function is None else ():
             if name not in outer:
@@ -273,8 +275,8 @@ class _CppReader:
         elif word == "endif" and self.conditions:
             self.conditions.pop()
         elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)(?:[ \t]+(.+))?", rest, re.DOTALL)):
-            # A macro counts from everywhere in the file: it is used after this in any scope. One that has
-            # parameters, or stands for nothing, has no text.
+            # A macro is known in the whole file: it may be used in any scope. A macro with parameters or
+            # without text has no value.
             self.scopes[0][1].setdefault(found[1], tuple(tokens(found[2] or "")))
 
     def _namespace(self) -> str:
@@ -284,7 +286,7 @@ class _CppReader:
         return 'extern "C"' if words == ["extern", '"C"'] else ""
 
     def _statement(self, found: Sequence[Token]) -> None:
-        """Note what names stand for: `int BM = 64`, `dim3 grid(a, b)`, `grid.x = a`, `using t = half`."""
+        """Store the values of names: `int BM = 64`, `dim3 grid(a, b)`, `grid.x = a`, `using t = half`."""
         words = [token.text for token in found]
         names = self.scopes[-1][1]
         if len(words) > 3 and words[0] == "using" and words[2] == "=":
@@ -324,7 +326,7 @@ class _CppReader:
         return at if words[at + 1 : at + 2] == ["<"] else 0
 
     def _is_in_dim3(self) -> bool:
-        """Return whether the next brace holds a dim3's numbers, `dim3 grid{a, b}`, and begins no scope."""
+        """Return whether the next brace holds a dim3's numbers, `dim3 grid{a, b}`, and starts no scope."""
         words = [token.text for token in self.tokens[self.begin : self.at]]
         return "dim3" in words[:4] and words[-1] != ")"
 
@@ -341,7 +343,7 @@ class _CppReader:
 
     @staticmethod
     def _function(head: Sequence[Token]) -> CppFunction | None:
-        """The function whose body comes after `head`; None where it is a namespace, a class or a block."""
+        """Return the function whose body follows `head`; None for a namespace, a class or a block."""
         template, begin = _template_in(head)
         opens = next((at for at in range(begin, len(head)) if head[at].text == "("), 0)
         if opens <= begin or head[opens - 1].kind != "word":
@@ -361,7 +363,7 @@ class _CppReader:
         return None
 
     def _call(self) -> None:
-        """Note the call of a template's function, `name<template>(arguments)`, in another's body."""
+        """Store the call of a template function, `name<template>(arguments)`, inside another function."""
         if self.scopes[-1][2] is None or text_at(self.tokens, self.at - 1) != ">":
             return
         name, template = self._template_before(self.at - 1)
@@ -378,7 +380,9 @@ class _CppReader:
         arguments: Sequence[Expression] = (),
         types: Sequence[Expression] = (),
     ) -> None:
-        """Note a launch, or what has no grid; of an explicit instantiation the types of its arguments."""
+        """Store a launch, or an instantiation or call without a grid; for an instantiation with its argument
+        types.
+        """
         passed = map(_parameter, types) if types else map(self._passed, arguments)
         self.launches.append(
             CudaLaunch(
@@ -429,7 +433,7 @@ class _CppReader:
         parameters, template = tuple(map(_parameter, split(inside))), _template_in(head)[0]
         if any(token.kind == "hash" for token in inside):
             parameters = (
-                FunctionParameter("", "", problem="a preprocessor's condition stands in its parameter list"),
+                FunctionParameter("", "", problem="its parameter list contains a preprocessor condition"),
             )
         elif len(parameters) == 1 and parameters[0].type == "void" and not parameters[0].pointer:
             parameters = ()
@@ -450,7 +454,7 @@ class _CppReader:
         self.at, self.begin = opens, opens + 1
 
     def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
-        """Return the position of a name whose template's arguments end `at`, and these; `at` without any."""
+        """Return the position of a name whose template arguments end at `at`, and these; `at` without any."""
         if self.tokens[at].text != ">":
             return at, ()
         depth, begin = 0, at
@@ -485,7 +489,7 @@ class _CppReader:
 
 
 def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
-    """The tokens but for those that `#if 0` takes out."""
+    """Yield the tokens that `#if 0` does not remove."""
     depth = 0
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
@@ -502,13 +506,14 @@ def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
 
 
 def _without_other_openings(found: Iterable[Token]) -> list[Token]:
-    """The tokens but for a branch of an `#if` that leaves as many brackets open, or closes as many, as the
-    first one does: the file has one other end for all of them.
+    """Return the tokens without branches of an `#if` that repeat the first branch's unbalanced brackets.
+
+    The file closes these brackets only once.
     """
     kept: list[Token] = []
     depth = 0
     branches: list[tuple[int, int, int | None]] = []
-    """For each open `#if`: the branch's start and depth, and the brackets that its first branch left open."""
+    """For each open `#if`: the branch's start and depth, and the open brackets of its first branch."""
     for token in found:
         word = token.text.split(" ")[0] if token.kind == "hash" else ""
         ends = bool(branches) and word in {"else", "elif", "endif"}
@@ -528,7 +533,7 @@ def _without_other_openings(found: Iterable[Token]) -> list[Token]:
 
 
 def _without_attributes(found: Sequence[Token]) -> list[Token]:
-    """The tokens but for attributes such as `[[nodiscard]]`."""
+    """Return the tokens without attributes such as `[[nodiscard]]`."""
     kept, at = [], 0
     while at < len(found):
         if text_at(found, at) == text_at(found, at + 1) == "[":
@@ -540,7 +545,7 @@ def _without_attributes(found: Sequence[Token]) -> list[Token]:
 
 
 def _template_in(head: Sequence[Token]) -> tuple[tuple[TemplateParameter, ...], int]:
-    """The parameters of the template that a declaration begins with, and where they end; 0 for none."""
+    """Return the template parameters at the start of a declaration, and their end; 0 for none."""
     words = [token.text for token in head]
     at = begin = words.index("template") + 1 if "template" in words else len(words)
     depth = 0
@@ -579,7 +584,7 @@ def _parameter(found: Sequence[Token]) -> FunctionParameter:
     texts = [token.text for token in plain]
     if not plain or plain[-1].text == ")" or "(" in texts or "&" in texts or "." in texts:
         text = text_of(plain)
-        return FunctionParameter(text, "", problem=f"no name and type can be told from '{text}'")
+        return FunctionParameter(text, "", problem=f"no name and type are recognizable in '{text}'")
     array = "[" in texts
     plain = plain[: texts.index("[")] if array else plain
     told = [token for token in plain if token.text not in _QUALIFIERS]
@@ -587,7 +592,7 @@ def _parameter(found: Sequence[Token]) -> FunctionParameter:
     stars = words.count("*")
     name = words[-1] if len(words) > 1 and told[-1].kind == "word" else ""
     kind = text_of([token for token in (told[:-1] if name else told) if token.text != "*"])
-    problem = "" if name else f"no name and type can be told from '{text_of(found)}'"
+    problem = "" if name else f"no name and type are recognizable in '{text_of(found)}'"
     if stars + array > 1:
         problem = "it is a pointer to pointers"
     first_star = texts.index("*") if "*" in texts else len(texts)

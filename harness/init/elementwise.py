@@ -1,7 +1,6 @@
-"""Reads a kernel of one assignment per element, and refuses every body that could mean more than that.
+"""Recognizes a kernel of one assignment per element, and refuses every body that may do more.
 
-A body must consist of known statements alone: locals, one guard `i < n`, one loop of a grid's stride, and one
-store.
+A body may only contain known statements: locals, one guard `i < n`, one grid-stride loop, and one store.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from harness.init.cpp import CudaKernel, Expression, Token, closing, text_at, te
 _LOADS = {"__ldg", "__ldcs", "__ldcg", "__ldca", "__ldlu"}
 _INTEGER_CASTS = re.compile(r"\((?:unsigned|unsignedint|int|size_t|long|longlong|u?int(?:32|64)_t)\)")
 _CALLS = {"abs", "np.maximum", "np.minimum", "np.exp", "np.sin", "np.cos", "np.tanh"}
-"""Functions that are defined everywhere, with an error of at most four roundings on a plain argument."""
+"""Functions defined for all arguments, with an error of at most four roundings for a plain argument."""
 _TYPES = {
     *("float", "double", "half", "bool", "char", "short"),
     *("int", "unsigned", "long", "size_t", "uint", "int64_t"),
@@ -33,7 +32,7 @@ class Elementwise:
     output: str
     expression: str
     bound: tuple[str, ...] = ()
-    """Lengths whose product bounds i; empty where no guard says one."""
+    """Lengths whose product bounds i; empty without a guard."""
 
     @property
     def tree(self) -> ast.expr:
@@ -41,12 +40,12 @@ class Elementwise:
 
     @property
     def magnitude(self) -> str:
-        """The sum of the absolute values of the expression's terms; empty where a function is called."""
+        """Return the sum of the absolute values of the expression's terms; empty if it calls a function."""
         return "" if self.calls else ast.unparse(_Absolute().visit(self.tree))
 
     @property
     def roundings(self) -> int:
-        """Number of operations that round, and of constants that few bits cannot hold."""
+        """Return the number of rounding operations, and of constants that need many bits."""
         return sum(isinstance(node, ast.BinOp) or _is_rounded(node) for node in ast.walk(self.tree))
 
     @property
@@ -63,12 +62,12 @@ class Elementwise:
 
     @property
     def has_known_error(self) -> bool:
-        """True where the terms' magnitudes bound the error: no function or quotient is in a sum."""
+        """Return True if the terms' magnitudes bound the error: no sum contains a function or quotient."""
         return not (self.calls and _has_sum(self.tree)) and all(map(_is_bounded, ast.walk(self.tree)))
 
 
 class _Absolute(ast.NodeTransformer):
-    """An expression with sums for differences, and absolute values for names."""
+    """An expression with sums instead of differences, and absolute values of names."""
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         operand: ast.AST = self.visit(node.operand)
@@ -83,7 +82,7 @@ class _Absolute(ast.NodeTransformer):
 
 
 def _is_rounded(node: ast.AST) -> bool:
-    """Return whether a constant has more bits than the smallest type holds."""
+    """Return whether a constant has more bits than the smallest type can hold."""
     value = node.value if isinstance(node, ast.Constant) else 0
     return isinstance(value, (int, float)) and not (math.frexp(value)[0] * 2**8).is_integer()
 
@@ -131,7 +130,7 @@ class _Body:
 
 
 def elementwise(kernel: CudaKernel) -> Elementwise | None:
-    """Return what a kernel computes, if its body stores one expression at each index; None for any other."""
+    """Return a kernel's computation, if its body stores one expression at each index; None for another."""
     pointers = {parameter.name for parameter in kernel.parameters if parameter.pointer}
     body = _Body(pointers)
     if not _read_into(body, kernel.body) or len(body.stores) != 1:
@@ -145,7 +144,7 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
     plain = {each.name for each in kernel.parameters} - pointers - {*bound}
     types = {each.type for each in kernel.parameters if each.name in pointers | plain}
     element = types.pop()
-    if types:  # conversions round, or cut
+    if types:  # conversions round or truncate
         return None
     if sign != "=":
         right = (*store[: close + 1], *tokens(f"{sign[0]} ("), *right, *tokens(")"))
@@ -160,7 +159,7 @@ def elementwise(kernel: CudaKernel) -> Elementwise | None:
 
 
 def _read_into(body: _Body, text: Sequence[Token]) -> bool:
-    """Read every statement of a text into a body; return False at the first that is not understood."""
+    """Read every statement of a text into a body. Return False at the first one that is not understood."""
     at = 0
     while at < len(text):
         word = text[at].text
@@ -182,7 +181,9 @@ def _read_into(body: _Body, text: Sequence[Token]) -> bool:
 
 
 def _guarded(body: _Body, text: Sequence[Token], test: Sequence[Token], at: int) -> int:
-    """Read the test of an `if` whose statement begins `at`; return where reading goes on, 0 for nowhere."""
+    """Read the test of an `if` before a statement at `at`. Return where reading continues, 0 for
+    a failure.
+    """
     leaves = re.match(r"return;|\{return;\}", text_of(text[at : at + 4]))
     found = re.fullmatch(rf"(\w+){'>=' if leaves else '<'}(.+)", text_of(test))
     if not found:
@@ -192,7 +193,7 @@ def _guarded(body: _Body, text: Sequence[Token], test: Sequence[Token], at: int)
 
 
 def _looped(body: _Body, header: Sequence[Token]) -> bool:
-    """Read `int i = ...; i < n; i += stride`; return False for any other loop."""
+    """Read `int i = ...; i < n; i += stride`. Return False for another loop."""
     signs = [at for at, token in enumerate(header) if token.text == ";"]
     if len(signs) != 2 or body.strides:
         return False
@@ -206,7 +207,7 @@ def _looped(body: _Body, header: Sequence[Token]) -> bool:
 
 
 def _simple(body: _Body, statement: Sequence[Token]) -> bool:
-    """Read a local's declaration or a store; return False for any other statement."""
+    """Read a local's declaration or a store. Return False for another statement."""
     if statement[0].text in body.pointers and text_at(statement, 1) == "[":
         body.stores.append(tuple(statement))
         return True
@@ -220,7 +221,7 @@ def _simple(body: _Body, statement: Sequence[Token]) -> bool:
 
 
 def _bound_of(body: _Body, index: str) -> tuple[str, ...] | None:
-    """The lengths whose product bounds an index over all threads; None for any other index."""
+    """Return the lengths whose product bounds an index over all threads; None for another index."""
     declared = body.locals.get(index)
     whole = _plain(text_of(declared[1]) if declared else index)
     if {*whole.split("+")} not in (
@@ -239,15 +240,16 @@ def _bound_of(body: _Body, index: str) -> tuple[str, ...] | None:
 
 
 def _plain(text: str) -> str:
-    """An index without casts and brackets."""
+    """Return an index without casts and brackets."""
     return re.sub(r"static_cast<\w+>|[()]", "", _INTEGER_CASTS.sub("", text))
 
 
 def _in_place(
     body: _Body, found: Sequence[Token], index: str, element: str, depth: int = 0
 ) -> Expression | None:
-    """An expression with `x` for `x[index]` and values for local names; None where it reads another place or
-    converts to another type than the arrays' `element`.
+    """Return an expression with `x` for `x[index]` and values for local names.
+
+    None if it reads another element, or converts to another type than the arrays' `element`.
     """
     words: list[Token] = []
     at = 0
@@ -278,7 +280,7 @@ def _in_place(
 
 
 def _is_cast_to_another(found: Sequence[Token], at: int, element: str) -> bool:
-    """Tell whether `(type)` casts there, to another type than the arrays' elements."""
+    """Tell whether `(type)` casts there to another type than the arrays' elements."""
     inside = [token for token in found[at + 1 : closing(found, at)] if found[at].text == "("]
     words = [token.text for token in inside if token.kind == "word"]
     return len(words) == len(inside) and bool({*words} & _TYPES) and " ".join(words) != element
@@ -308,6 +310,6 @@ def guarded_statements(
 def sure(
     output: str, expression: str, needed: Iterable[str], bound: tuple[str, ...] = ()
 ) -> Elementwise | None:
-    """Return an expression that names everything `needed` and whose error is bounded; None for any other."""
+    """Return an expression that uses all `needed` names and has a bounded error; None for another."""
     found = Elementwise(output, expression, bound)
     return found if found.has_known_error and {*needed} - {output} <= found.names else None

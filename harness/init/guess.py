@@ -1,6 +1,6 @@
-"""From kernels to suites: which kernels solve one problem, and what its arrays, axes and numbers are.
+"""Drafts suites from kernels: which kernels solve one problem, and its arrays, axes and numbers.
 
-Each guess says what it rests on; what cannot be guessed is left out, with the reason.
+Each guess names its evidence. A kernel that cannot be guessed is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from harness.init.written_files import suite_text
 from harness.suite.problem import IDENTIFIER, twice_in
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
-"""Names of arrays that a kernel writes."""
+"""Names of output arrays."""
 _NO_AXIS = re.compile(
     r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*pitch.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
     r"|.*mode.*|.*type.*|.*reps?|.*repeat.*|((.*_)?is|has|use|enable|disable)_.*|.*_id|(?-i:[a-z]+Id|[ij]))"
 )
-"""Names of integers that are no length: a step, a flag, the number of one thing."""
+"""Names of integers that are not lengths: strides, flags, counts of one thing."""
 _STRIDE = re.compile(r"nb\d+|s[a-z]{0,2}\d+|d\d+")
-"""Names of strides, where the kernel compares no index with them: `nb01` of ggml, `s1`."""
+"""Names of strides, if the kernel compares no index with them: `nb01` in ggml, `s1`."""
 _SQUARE = {"m", "n", "k"}
 _SIZE = re.compile(r"(?<![a-z])([bdhkmn])\d+(?=_|$|[bdhkmn]\d)")
 """A size in a kernel's name, `k6144`."""
@@ -56,8 +56,8 @@ _LADDER_WORDS = re.compile(
 
 
 def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
-    """Return the suites that a repository's kernels make, and the kernels that are left out."""
-    python = list(python_suites(repository))  # before the rest: CUDA text in Python's files is added to it
+    """Return the suites from a repository's kernels, and the kernels that are left out."""
+    python = list(python_suites(repository))  # first, because CUDA text in Python files is added to it
     left: list[LeftOut] = []
     suites: dict[str, SuiteGuess] = {}
     for guess in (*_cuda_suites(repository), *python):
@@ -76,7 +76,9 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
 
 
 def _checked(suite: SuiteGuess) -> SuiteGuess:
-    """Return a suite whose text is Python. Raises NotReadError for parameters that no suite.py can name."""
+    """Return a suite whose text is valid Python. Raises NotReadError for parameters that suite.py cannot
+    name.
+    """
     names = [array.name for array in suite.arrays]
     names += [number.name for number in suite.numbers]
     names += [name for axes in suite.axes for name in axes.names]
@@ -103,14 +105,14 @@ def _cuda_suites(repository: Repository) -> Iterator[SuiteGuess | LeftOut]:
 
 
 def _read(repository: Repository, file: str, kernel: CudaKernel) -> tuple[object, FoundKernel]:
-    """Return a kernel and what it has in common with the others that solve its problem."""
+    """Return a kernel with a key that is equal for kernels that solve the same problem."""
     check_name(kernel.name)
     found = Reading(repository, file, kernel).found()
     return _problem_key(found), found
 
 
 def _suites_of_group(repository: Repository, group: Sequence[FoundKernel]) -> Iterator[SuiteGuess | LeftOut]:
-    """Yield the suite of kernels that solve one problem; where none can be made, what each gives alone."""
+    """Yield the suite of kernels that solve one problem; if that fails, a suite for each."""
     first = group[0]
     made = attempt(first.kernel.name, f"{first.file}:{first.kernel.line}", partial(_suite, repository, group))
     if isinstance(made, LeftOut) and len(group) > 1:
@@ -125,7 +127,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
-# --- which kernels solve one problem ------------------------------------------------------------
+# --- grouping kernels ------------------------------------------------------------
 
 
 def _problem_key(each: FoundKernel) -> object:
@@ -140,12 +142,12 @@ def _problem_key(each: FoundKernel) -> object:
     name = snake_case(each.kernel.name)
     letters = {parameter.lower() for parameter in each.names}
     sizes = [found[0] for found in _SIZE.finditer(name) if found[1] not in letters]
-    # One alone is rather a kernel's number. Of a length that is a parameter it is a tile's.
+    # A single digit is probably a kernel's number. If a length is a parameter, the number is a tile's.
     return (parameters, _LADDER_WORDS.sub("", name), tuple(sizes) if len(sizes) > 1 else ())
 
 
 def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
-    """The arrays of C = A B, where that is what a kernel's name and parameters say."""
+    """Return the arrays of C = A B, if a kernel's name and parameters suggest that."""
     axes = {name for name in each.integers if name.lower() in _SQUARE}
     pointers = each.pointers
     by_letter = {re.sub(r"^(d|dev|mat|p)_|_(ptr|d|dev|mat)$", "", name.lower()): name for name in pointers}
@@ -161,7 +163,7 @@ def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
 
 
 def _is_vector(each: FoundKernel, name: str) -> bool:
-    """Return whether the body indexes an array by a name alone, `x[i]`, and multiplies no index of it."""
+    """Return whether the body indexes an array only by a name, `x[i]`, and never by a product."""
     body, is_multiplied = text_of(each.kernel.body), bool(each.use[name].strides)
     return not is_multiplied and re.search(rf"\b{name}\[[A-Za-z_]\w*\]", body) is not None
 
@@ -169,7 +171,7 @@ def _is_vector(each: FoundKernel, name: str) -> bool:
 # --- a problem ----------------------------------------------------------------------------------
 
 Shape = tuple[tuple[str, ...], str, bool]
-"""Axes, what says so, and whether columns are contiguous."""
+"""Axes, the evidence for them, and whether columns are contiguous."""
 
 
 def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
@@ -178,7 +180,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes = _axes(group)
     roles = _roles(group)
     if not any(role != "Input" for role, _ in roles.values()):
-        raise NotReadError("none of its arrays can be told to be an output")
+        raise NotReadError("no array is recognizably an output")
     no_length = not axes
     members = [] if axes else _lengths_in_structures(group)
     axes = axes or members or [_free_name("n", {*first.names})]
@@ -190,7 +192,7 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
     axes_here = [python_name(axis) for axis in axes]
     product = [python_name(name) for name in matrices or ()]
     body = first.elementwise
-    # OpenCL rounds a quotient, and the functions, less closely than CUDA.
+    # OpenCL rounds quotients and functions less precisely than CUDA.
     rough = any(
         each.file.endswith(opencl_text.SUFFIX) or "--use_fast_math" in repository.options_of(each.file)[0]
         for each in group
@@ -238,13 +240,13 @@ def _suite(repository: Repository, group: Sequence[FoundKernel]) -> SuiteGuess:
 
 
 def _lengths_in_structures(group: Sequence[FoundKernel]) -> list[str]:
-    """The members of structures that a kernel's body compares an index with."""
+    """Return the members of structures that a kernel's body compares an index with."""
     found = (each.lengths(kernel.kernel.body) for kernel in group for each in kernel.structures)
     return [*dict.fromkeys(name for names in found for name in names)]
 
 
 def _axes(group: Sequence[FoundKernel]) -> list[str]:
-    """The integer parameters that are lengths."""
+    """Return the integer parameters that are lengths."""
     first = group[0]
     axes = [name for name in first.names if name in first.integers and not _NO_AXIS.fullmatch(name)]
     lengths = {name for each in group for name in bounds(each.kernel)} & {*axes}
@@ -252,7 +254,7 @@ def _axes(group: Sequence[FoundKernel]) -> list[str]:
 
 
 def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
-    """Input, Output, Output+0 (which begins at 0) or InOut of each array, and what says so."""
+    """Return the role of each array with its evidence: Input, Output, Output+0 (initially 0) or InOut."""
     pointers = group[0].pointers
     numbers = {name.lower() for name in group[0].names if name not in pointers}
     found = {name: role for name in pointers if (role := _role(group, name))}
@@ -266,13 +268,13 @@ def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
         else:
             found[name] = "Output", "guessed: a pointer to non-const"
     if "beta" in numbers:
-        beta = "InOut", "guessed: there is a beta, which multiplies what was there"
+        beta = "InOut", "guessed: there is a beta, which scales the old content"
         found = {name: beta if found[name][0] == "Output" else found[name] for name in found}
     return {name: found[name] for name in pointers}
 
 
 def _role(group: Sequence[FoundKernel], name: str) -> tuple[str, str] | None:
-    """Return the role that the kernels' own text gives an array, and the reason; None without one."""
+    """Return the role of an array by the kernels' own text, and the evidence; None without one."""
     use = [each.use[name] for each in group]
     if any(p.const for each in group for p in each.kernel.parameters if p.name == name):
         return "Input", "a pointer to const"
@@ -344,7 +346,7 @@ def _shapes(
             return (leading, *own), f"{doubt}its index is multiplied by {', '.join(own)}", False
         use = [each.use[name] for each in group]
         if any(u.read or u.written for u in use) and not any(u.indexed for u in use):
-            return (), "one element, as it has no index", False
+            return (), "one element, because it has no index", False
         if whole:
             return whole, f"an index is compared with {' * '.join(whole)}", False
         strides = sorted({*first.integers} & {stride for u in use for stride in u.strides} - {*axes})
@@ -354,7 +356,7 @@ def _shapes(
         if len(axes) == 1:
             return (axes[0],), "", False
         axis = axes[0]
-        if matrix and len(axes) == 2:  # and vectors: what goes in has its columns, what comes out its rows
+        if matrix and len(axes) == 2:  # and vectors: an input has its columns, an output its rows
             axis = matrix[-1] if role == "Input" else next(each for each in axes if each != matrix[-1])
         return (axis,), f"guessed: {axis} elements, as nothing says otherwise", False
 
@@ -362,7 +364,7 @@ def _shapes(
 
 
 def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) -> tuple[str, ...]:
-    """The axes that an array's index is multiplied by, from the one that is multiplied least."""
+    """Return the axes that an array's index is multiplied by, starting with the least multiplied one."""
     count = {axis: max(each.use[name].strides.count(axis) for each in group) for axis in axes}
     return tuple(sorted((axis for axis in axes if count[axis]), key=lambda axis: count[axis]))
 
@@ -401,7 +403,9 @@ def _number(
 
 
 def _launched_with(first: FoundKernel, name: str, values: Values) -> tuple[str, str]:
-    """A value for an integer that is no length: the launch's, where that is a constant; and what says so."""
+    """Return a value for an integer that is not a length, and its evidence: the launch's, if that is
+    constant.
+    """
     at, launch = first.names.index(name), first.launch
     if launch is not None and at < len(launch.arguments):
         launched = integer(launch.arguments[at], launch.names.get)
@@ -450,7 +454,7 @@ def _kernel(repository: Repository, each: FoundKernel, geometry: Geometry, taken
 
 
 def _suite_name(group: Sequence[FoundKernel], matrices: object) -> str:
-    """Return the common part of the kernels' names; the name of the computation where they share nothing."""
+    """Return the common part of the kernels' names; else the name of the computation."""
     names = [each.kernel.name for each in group]
     common = names[0]
     while not all(name.startswith(common) for name in names):

@@ -12,10 +12,10 @@ from harness.suite.problem import IDENTIFIER
 
 _Made = TypeVar("_Made")
 TOO_DEEP = (RecursionError, MemoryError)
-"""Exceptions of Python for text that is nested too deeply, such as a sum of a thousand terms."""
+"""Python's exceptions for deeply nested text, such as a sum of a thousand terms."""
 
 INDICES = re.compile(r"(?i)(.*_)?(ids|idx|index|indices|seqlens|labels|counts)")
-"""Names of integer arrays that hold places in another array, or lengths: none is below 0."""
+"""Names of integer arrays with indices or lengths, which are never negative."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ArrayGuess:
     dtype: str
     why: str
     init: bool = False
-    """True where it must begin at 0."""
+    """True if its initial value must be 0."""
     column_major: bool = False
 
 
@@ -39,14 +39,14 @@ class Number:
 
     name: str
     value: str
-    """The value as Python writes it, or a lambda of the case."""
+    """The value in Python, or a lambda of the case."""
     dtype: str
     why: str
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Axes that move together."""
+    """Axes that change together."""
 
     names: tuple[str, ...]
     default: tuple[int, ...]
@@ -55,9 +55,9 @@ class Axes:
 
 
 def sizes_of(axes: Sequence[str], *, product: bool, rank: int, why: str = "") -> tuple[Axes, ...]:
-    """Sizes for the axes of a problem, in suite.py's names; those of a product of matrices move together.
+    """Return sizes for the axes of a problem, in suite.py's names. Those of a matrix product change together.
 
-    `rank` is that of its largest array, which is to have some 2**24 elements.
+    `rank` is that of its largest array, which gets about 2**24 elements.
     """
     if product:
         why = "sizes are guessed; square, and multiples of any tile"
@@ -69,7 +69,7 @@ def sizes_of(axes: Sequence[str], *, product: bool, rank: int, why: str = "") ->
 
 
 def snake_case(name: str) -> str:
-    """``matMul`` as ``mat_mul``."""
+    """Return ``matMul`` as ``mat_mul``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -80,9 +80,9 @@ class KernelGuess:
     """Its path from the repository's top."""
     line: int
     source: str
-    """The file that is compiled: its own, or one that includes it after what it needs."""
+    """The compiled file: the kernel's own, or one that includes it after its requirements."""
     notes: Mapping[str, str]
-    """Guesses by the name of the field; the empty name has the note on the whole kernel."""
+    """Comments on guesses by field name. The empty name has the comment on the whole kernel."""
     instantiate: str = ""
     entry: str = ""
     block: str = ""
@@ -94,15 +94,15 @@ class KernelGuess:
     options: tuple[str, ...] = ()
     """Options for nvcc."""
     function: str = ""
-    """TritonFunction and its like for the function `entry` of a Python file; empty for C++."""
+    """A class such as TritonFunction for the function `entry` of a Python file; empty for C++."""
 
 
 @dataclass(frozen=True)
 class Reference:
     expression: str
-    """The returned expression, behind lines of its own if need be."""
+    """The returned expression, possibly after other lines."""
     tolerance: str
-    """The returned tolerance, likewise; `{arrays}` stands for the reference's arguments."""
+    """The returned tolerance, possibly after other lines. `{arrays}` stands for the reference's arguments."""
     why: str
     flop: str = ""
 
@@ -115,21 +115,21 @@ class SuiteGuess:
     axes: tuple[Axes, ...]
     dtype: str
     args: tuple[str, ...]
-    """Names in the kernels' own order; empty where it is the problem's."""
+    """Names in the kernels' own order; empty if it is the problem's."""
     reference: Reference | None
     kernels: tuple[KernelGuess, ...]
     structures: tuple[tuple[Structure, str], ...] = ()
-    """Parameters that are structures, each with its values as Python writes them."""
+    """Structure parameters, each with its values in Python."""
     proposal: Reference | None = None
-    """The reference that a kernel's name suggests and its body does not prove."""
+    """Reference suggested by a kernel's name but not proved by its body."""
     reference_function: tuple[str, str] | None = None
-    """File and name of a function of the repository that seems to compute the same; no body proves it."""
+    """File and name of a repository function that seems to compute the same; no body proves it."""
     about: str = ""
-    """The author's words on it; empty without any."""
+    """The author's description; empty without one."""
 
     @property
     def held_to(self) -> str:
-        """Name the reference of the outputs: "written" for a proved one, a function's name, or "base"."""
+        """Return the kind of reference: "written" for a proved one, a function's name, or "base"."""
         if self.reference:
             return "written"
         return self.reference_function[1] if self.reference_function else "base"
@@ -148,13 +148,13 @@ class NotReadError(Exception):
 
 
 def check_name(kernel: str) -> None:
-    """Raise NotReadError for a kernel by whose name no case can be called."""
+    """Raise NotReadError for a kernel name that cannot be part of a case's name."""
     if not IDENTIFIER.match(kernel):
         raise NotReadError("its name has other signs than letters (a-z), digits and _, as no case's has")
 
 
 def attempt(kernel: str, where: str, make: Callable[[], _Made]) -> _Made | LeftOut:
-    """Return what is made of a kernel, or why it is left out. An odd kernel costs itself and no other."""
+    """Return the result of `make`, or why the kernel is left out. A strange kernel does not affect others."""
     try:
         return make()
     except NotReadError as error:

@@ -1,4 +1,4 @@
-"""The geometry of a kernel's launch in Python: as its launch in the repository says, or a guess."""
+"""The geometry of a kernel's launch in Python: from its launch in the repository, or guessed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from harness.init.readings import FoundKernel
 from harness.init.repository import Repository
 
 _THREADS = re.compile(r"(?i)(k|num_?)?(threads|block_?(size|dim|threads))(_?per_?block)?")
-"""Names of template parameters that hold the number of a block's threads."""
+"""Names of template parameters for the number of threads of a block."""
 
 
 class Geometry:
-    """Block, grid and dynamic shared memory of a kernel, in Python, and what they rest on."""
+    """Block, grid and dynamic shared memory of a kernel in Python, with their evidence."""
 
     def __init__(
         self, repository: Repository, each: FoundKernel, axes: Sequence[str], shape: Sequence[str]
     ) -> None:
-        """`shape` is that of the largest array, which a guessed grid covers."""
+        """Find the geometry. `shape` is that of the largest array, which a guessed grid covers."""
         self.repository, self.each, self.axes = repository, each, axes
         self.launch = each.launch
         self.known = self._known()
@@ -40,7 +40,7 @@ class Geometry:
             self.notes["block"] += f"; {count} is a parameter of its template"
         if threads is None:
             threads = ("16", "16") if "threadIdx.y" in self.body and len(self.shape) > 1 else ("256",)
-        if block is None and len(given := self._given(1)) == 1:  # a parameter of the function that launches
+        if block is None and len(given := self._given(1)) == 1:  # a parameter of the launching function
             self.known[given[0].text] = threads[0]
         grid = self._said(0)
         if grid is None:
@@ -69,7 +69,7 @@ class Geometry:
         return f"guessed: the launch says {text_of(given)}, which was not understood"
 
     def _known(self) -> dict[str, str]:
-        """Names of the launch's surroundings that are an axis or a parameter of the template, in Python."""
+        """Return names around the launch that are an axis or a template parameter, in Python."""
         found = {name: f"c.{python_name(name)}" for name in self.each.names if name in self.each.integers}
         found |= {axis: f"c.{python_name(axis)}" for axis in self.axes}
         found |= {number: f"c.{python_name(number)}" for number in self._template_numbers()}
@@ -86,7 +86,7 @@ class Geometry:
         return [parameter.name for parameter in self.each.kernel.template if not parameter.is_type]
 
     def _meaning(self, name: str) -> Expression | None:
-        """Return the value of a name at the launch; None without one, or for 0, which a call fills in."""
+        """Return the value of a name at the launch; None without one, or for 0, which a call sets later."""
         of_launch = self.launch.names.get(name) if self.launch else None
         found = of_launch or self.repository.meaning(self.each.file, name)
         return found if found and text_of(found) != "0" else None
@@ -102,7 +102,7 @@ class Geometry:
         return translate(self._with_members(_with_sizes(expression)), name_of)
 
     def _with_members(self, expression: Expression) -> Expression:
-        """With the numbers of a dim3 for `block.x` and its like."""
+        """Return an expression with the numbers of a dim3 instead of `block.x` and the like."""
         found: list[Token] = []
         for token in expression:
             if [each.text for each in found[-1:]] == ["."] and token.text in {"x", "y", "z"} and found[:-1]:
@@ -114,18 +114,18 @@ class Geometry:
         return tuple(found)
 
     def _parts(self, name: str) -> list[Expression] | None:
-        """Return the numbers of a dim3 of this name, x first; None without a dim3 that has values."""
+        """Return the numbers of a dim3 by name, x first; None without a dim3 with values."""
         value = self._meaning(name) or ()
         is_made = text_at(value, 0) == "dim3" and text_at(value, 1) in {"(", "{"}
         made = split(value[2:-1]) if is_made else []
-        members = [self._meaning(f"{name}.{axis}") for axis in "xyz"]  # given to it one at a time
+        members = [self._meaning(f"{name}.{axis}") for axis in "xyz"]  # assigned one by one
         if not any((*made, *members)):
             return None
         rest = itertools.repeat(tuple(tokens("1")))
         return [member or part for member, part in zip(members, itertools.chain(made, rest), strict=False)]
 
     def _said(self, number: int) -> tuple[str, ...] | None:
-        """Return the launch's numbers in Python, x first; None where they are not understood."""
+        """Return the launch's numbers in Python, x first; None if they are not understood."""
         expression = self._given(number)
         name = expression[0].text if len(expression) == 1 else ""
         if name not in self.known and (parts := self._parts(name)):
@@ -161,12 +161,12 @@ class Geometry:
 
 
 def _blocks(length: str, side: str) -> str:
-    """Return the number of blocks of a side that cover a length."""
+    """Return the expression for the number of blocks with this side that cover a length."""
     return length if side == "1" else f"ceil_div({length}, {side})"
 
 
 def _with_sizes(expression: Expression) -> Expression:
-    """An expression with numbers in the place of `sizeof(float)` and the like."""
+    """Return an expression with numbers instead of `sizeof(float)` and the like."""
     sizes = {"float": 4, "int": 4, "unsigned": 4, "double": 8, "half": 2, "__half": 2, "char": 1, "size_t": 8}
     text = text_of(expression)
     known = re.sub(r"\bsizeof\((\w+)\)", lambda found: str(sizes.get(found[1], found[0])), text)
@@ -174,6 +174,6 @@ def _with_sizes(expression: Expression) -> Expression:
 
 
 def callable_of(parts: Sequence[str]) -> str:
-    """Return one to three numbers as text that `Kernel` takes: plain numbers, or a function of the case."""
+    """Return one to three numbers as an argument of `Kernel`: numbers, or a function of the case."""
     text = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     return f"lambda c: {text}" if "c." in text else text

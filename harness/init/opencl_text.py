@@ -1,4 +1,4 @@
-"""OpenCL C as CUDA C++, line by line, so that one reader understands the kernels of both."""
+"""Converts OpenCL C to CUDA C++, line by line, so that one reader understands both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORK_ITEMS = {
     "get_local_size": "blockDim.{0}",
     "get_num_groups": "gridDim.{0}",
 }
-"""OpenCL's functions of a work-item's place, and CUDA's names for the values."""
+"""OpenCL's functions of a work-item's position, and CUDA's names for the values."""
 _PLACE = re.compile(rf"\b({'|'.join(_WORK_ITEMS)})\s*\(\s*([012])\s*\)")
 _KERNEL = re.compile(r"\b(?:__)?kernel\b(?=\s+(?:void|__attribute__)\b)")
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)")
@@ -25,9 +25,9 @@ _ATOMIC = re.compile(r"\batom(?:ic)?_(add|sub|inc|dec|min|max|and|or|xor|xchg|cm
 
 
 def as_cuda(text: str) -> str:
-    """Return an OpenCL source with CUDA's words, each on the line where its counterpart stands.
+    """Return an OpenCL source in CUDA's words, with unchanged line numbers.
 
-    `__local` stays: a kernel that is given local memory is refused by that word.
+    `__local` stays, because a kernel with a local memory parameter is refused by that word.
     """
     text = _ATTRIBUTE.sub(lambda found: "\n" * found[0].count("\n"), text)
     text = _KERNEL.sub('extern "C" __global__', text)

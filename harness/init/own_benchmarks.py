@@ -1,6 +1,6 @@
-"""Benchmarks that a repository has already: scripts that call a timer, and tests with pytest-benchmark.
+"""Finds a repository's existing benchmarks: scripts that call a timer, and tests with pytest-benchmark.
 
-They are read as text and never imported. Each comes with the command that measures it as it is.
+They are read as text and never imported. Each has the command that measures it unchanged.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ KNOWN_TIMERS: Mapping[str, str] = {
     "blocked_autorange": "torch.utils.benchmark.Timer",
     "adaptive_autorange": "torch.utils.benchmark.Timer",
 }
-"""Functions and methods that, by their name alone, time their argument, each with a word for it."""
+"""Functions and methods that are known by name to time their argument, with a word for each."""
 _MODULES: Mapping[str, str] = {
     "torch.utils.benchmark": "torch.utils.benchmark.Timer",
     "cupyx.profiler": "cupyx.profiler.benchmark",
     "cutlass.cute.testing": "cutlass.cute.testing.benchmark",
 }
-"""Words for the modules whose function `benchmark` or class `Timer` is a timer of device code."""
+"""Words for the modules whose function `benchmark` or class `Timer` times device code."""
 _OF_MODULES = {"benchmark", "Timer"}
 _OWN_TIMER = re.compile(
     r"_*(?:do_|run_|cuda_|gpu_|kernel_)*(?:bench(?:mark)?(?:_\w+)?|timeit|time_?it|time_\w+|profile_\w+)"
 )
-"""Names of an author's own functions that time the function they are given."""
+"""Names of an author's own timing functions."""
 _FUNCTION = re.compile(r"_?(?:fn?|func(?:tion)?|call(?:able|back)?|op|run|kernel)(?:_\w+)?")
 """Names of parameters that are functions."""
 _CLOCKS = {"time", "perf_counter", "perf_counter_ns", "monotonic", "elapsed_time"}
@@ -50,15 +50,15 @@ _OF_GPU = re.compile(rb"\b(?:torch|triton|cupyx?|cuda|numba|jax|warp|tilelang|fl
 
 @dataclass(frozen=True)
 class OwnBenchmark:
-    """A script, or the tests of a folder, that time something, and the command that measures them."""
+    """A script or the tests of a folder that time something, with the command that measures them."""
 
     path: str
     kind: str
-    """script; pytest; or inline, for a script that times between two lines of its own."""
+    """script, pytest, or inline for a script that times between two of its own lines."""
     timers: tuple[str, ...]
-    """Timers that it calls, by the words that their users know them by."""
+    """Timers that it calls, by their usual names."""
     command: str
-    """Empty for inline."""
+    """Command; empty for inline."""
     tests: int = 0
     """Number of tests with pytest-benchmark's fixture."""
 
@@ -102,8 +102,10 @@ def _of_script(file: str, tree: ast.Module, run: str) -> list[OwnBenchmark]:
 
 
 def _of_folder(folder: str, files: Mapping[str, Sequence[str]], *, configured: bool) -> OwnBenchmark:
-    """Return the tests of a folder. pytest passes over files and functions of other names than test_*, unless
-    it is told of them; by the project's own settings where it is `configured`.
+    """Return the tests of a folder.
+
+    pytest ignores files and functions not named test_*, unless options or (if `configured`) the project's
+    settings name them.
     """
     paths = [folder or "."]
     if len(files) == 1 or not all(fnmatchcase(posixpath.basename(file), "test_*.py") for file in files):
@@ -137,7 +139,7 @@ def _benchmark_tests(tree: ast.Module) -> list[str]:
 
 
 def _timers(tree: ast.AST, file: str) -> tuple[list[str], list[str]]:
-    """Return the words for timers of libraries that a file calls, and the author's own as `module:name`."""
+    """Return the words for library timers that a file calls, and the author's own timers as `module:name`."""
     imported = _imported(tree, file)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     here = {node.name for node in functions if _times_what_it_gets(node)}
@@ -153,13 +155,13 @@ def _timers(tree: ast.AST, file: str) -> tuple[list[str], list[str]]:
 
 
 def _is_own(module: str, name: str) -> bool:
-    """Return whether an imported function is an author's timer, by its name, and no library's."""
+    """Return whether an imported function is an author's timer by its name, and not a library's."""
     is_library = module.partition(".")[0] in {"pytest", "torch", "time", "timeit"}
     return not is_library and _OWN_TIMER.fullmatch(name) is not None
 
 
 def _imported(tree: ast.AST, file: str) -> dict[str, str]:
-    """Return what each imported name stands for: `torch.utils.benchmark` for `benchmark`."""
+    """Return the origin of each imported name, such as `torch.utils.benchmark` for `benchmark`."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -172,7 +174,7 @@ def _imported(tree: ast.AST, file: str) -> dict[str, str]:
 
 
 def _name_of(function: ast.expr, imported: Mapping[str, str]) -> tuple[str, str]:
-    """Return the module, empty where none is known, and the name of a function that is called."""
+    """Return the module (empty if unknown) and the name of a called function."""
     words: list[str] = []
     while isinstance(function, ast.Attribute):
         words.insert(0, function.attr)
@@ -193,7 +195,7 @@ def _known_timer(module: str, name: str) -> str:
 
 
 def _times_what_it_gets(node: ast.FunctionDef) -> bool:
-    """Return whether a function is a timer: it reads a clock, and calls the function that it is given."""
+    """Return whether a function is a timer: it reads a clock, and calls its function argument."""
     given = {each.arg for each in (*node.args.posonlyargs, *node.args.args)}
     calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
     called = {each.id for each in calls if isinstance(each, ast.Name)} & given
@@ -206,11 +208,11 @@ def _reads_clock(tree: ast.AST) -> bool:
     return any(isinstance(each, ast.Attribute) and each.attr in _CLOCKS for each in calls)
 
 
-# --- how a script is run ----------------------------------------------------------------------------
+# --- running a script ----------------------------------------------------------------------------
 
 
 def _command(file: str, tree: ast.Module) -> str:
-    """Return the command that runs a file from the repository's top; empty for a module of helpers."""
+    """Return the command that runs a file from the repository's top; empty for a helper module."""
     if _runs(tree):
         if _is_of_package(file, tree):
             return f"python -m {'.'.join(PurePosixPath(file).with_suffix('').parts)}"
@@ -226,7 +228,7 @@ def _is_timing_test(node: ast.FunctionDef, file: str) -> bool:
 
 
 def _runs(tree: ast.Module) -> bool:
-    """Return whether a file does something when it is run: it asks for `__main__`, or calls and loops."""
+    """Return whether running a file does something: it tests `__main__`, or has calls and loops."""
     for node in tree.body:
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             return True
@@ -240,7 +242,7 @@ def _runs(tree: ast.Module) -> bool:
 
 
 def _is_of_package(file: str, tree: ast.Module) -> bool:
-    """Return whether a script imports modules by their place below the repository's top, its own included."""
+    """Return whether a script imports modules by their path below the repository's top, including itself."""
     first = PurePosixPath(file).parts[0]
     return (
         any(
@@ -253,7 +255,7 @@ def _is_of_package(file: str, tree: ast.Module) -> bool:
 
 
 def _needed_options(tree: ast.Module) -> Iterator[str]:
-    """Yield the arguments that a script's parser requires, with a word in the place of each value."""
+    """Yield the required arguments of a script's parser, with a placeholder for each value."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".add_argument")):
             continue

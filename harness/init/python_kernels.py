@@ -1,5 +1,7 @@
-"""Kernels of Python's world, read out of source: functions that launch Triton, CuPy or PyTorch on tensors,
-numba's own kernels, and CUDA text in a cupy.RawKernel.
+"""Reads kernels from Python source.
+
+They are functions that launch Triton, CuPy or PyTorch on tensors, numba kernels, and CUDA text in a
+cupy.RawKernel.
 """
 
 from __future__ import annotations
@@ -43,28 +45,28 @@ _SEEN = re.compile(
 )
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
 _HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.|torch\.manual_seed")
-"""Calls at a file's top that only set something up."""
+"""Calls at a file's top level that only set something up."""
 _LENGTH = re.compile(r"\w+\.(?:numel\(\)|(?:shape|size)[\[(]-?\d[\])])")
 """A length of a tensor, `x.shape[0]`."""
 _LENGTHS = re.compile(r"^ *(.*,.*)(?= = \w+\.(?:shape|size\(\))$)", re.MULTILINE)
-"""Names that get all lengths of a tensor: `m, n` of `m, n = x.shape`."""
+"""Names that receive all lengths of a tensor: `m, n` in `m, n = x.shape`."""
 _NOT_LAUNCHED = "no function at the top of its file launches it on tensors: write one that does"
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
 _KIND = {
     **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
     **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
 }
-"""Kinds of parameters without an annotation, by their names; a parameter of another name is a tensor."""
+"""Kinds of parameters without annotation, by name. A parameter with another name is a tensor."""
 _REFERENCE_NAMES = ("{}_ref", "{}_reference", "ref_{}", "reference_{}", "{}_torch", "torch_{}", "{}_pytorch")
-"""Forms of the names of functions that compute what a kernel computes, in plain operations."""
+"""Forms of the names of functions that compute a kernel's result in plain operations."""
 _TENSOR = re.compile(r"(?i)tensor|array")
-"""Parts of annotations of tensors, in any framework."""
+"""Parts of tensor annotations, in any framework."""
 _DTYPE_OF_TENSOR = {"Long": "int64", "Int": "int32", "Bool": "bool", "Half": "float16", "Double": "float64"}
-"""The element type that an annotation says, `torch.LongTensor`."""
+"""The element type in an annotation such as `torch.LongTensor`."""
 _ELEMENTS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
-"""NumPy's name of an element type by PyTorch's, where that is another."""
+"""NumPy's name of an element type by PyTorch's, if it differs."""
 _NEW = re.compile(r".*\b(?:new_)?(?:empty|zeros|ones|full)(?:_like)?")
-"""Names of functions that make a new array."""
+"""Names of functions that create an array."""
 _CUPY_KERNELS = {"RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"}
 _JIT = {
     "triton.jit": "triton",
@@ -80,13 +82,13 @@ class _Module:
     tree: ast.Module
     text: str
     jitted: Mapping[str, tuple[str, ast.FunctionDef]]
-    """Kernels that are functions, with the framework that compiles each."""
+    """Kernels that are functions, each with its framework."""
     made: Mapping[str, str]
-    """Names that stand for a kernel or a module of them, by what made it: cupy, torch."""
+    """Names for a kernel or a module of kernels, by its creator: cupy, torch."""
 
     @property
     def works_when_imported(self) -> int:
-        """The line of a call at the file's top that is more than a definition; 0 for none."""
+        """Return the line of a top-level call that does more than define something; 0 for none."""
         for node in self.tree.body:
             call = node.value if isinstance(node, ast.Expr) else None
             if isinstance(call, ast.Call) and not _HARMLESS.match(ast.unparse(call.func)):
@@ -95,7 +97,7 @@ class _Module:
 
 
 def python_suites(repository: Repository) -> Iterator[SuiteGuess | LeftOut]:
-    """Yield the suites of a repository's Python files. CUDA text in these is added to the repository's."""
+    """Yield the suites of a repository's Python files. CUDA text in them is added to the repository."""
     for file in repository.files:
         if fnmatchcase(file, "*.py") and _SEEN.search(repository.bytes_of(file)):
             read = attempt(posixpath.basename(file), file, partial(_suites_of, repository, file))
@@ -135,13 +137,13 @@ def _module(repository: Repository, file: str) -> _Module:
 
 
 def _jit_of(node: ast.FunctionDef, known: Mapping[str, str]) -> str:
-    """The framework that compiles a function, by its decorators; empty for none."""
+    """Return the framework that compiles a function, by its decorators; empty for none."""
     called = (ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list)
     return next((known[name] for name in called if name in known), "")
 
 
 def _dotted(node: ast.expr) -> str:
-    """`torch.ops.mine.op` of an expression that is such a name; empty for any other."""
+    """Return the name in an expression such as `torch.ops.mine.op`; empty for another."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value)
         return f"{before}.{node.attr}" if before else ""
@@ -152,7 +154,7 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
     launched: set[str] = set()
     for node in functions_at_top(module.tree):
         if node.name in module.jitted:
-            continue  # a class's methods keep state, which no case can hand over
+            continue  # methods depend on state, which a case cannot provide
         framework, kernels = _launches(node, module)
         if not framework:
             continue
@@ -173,7 +175,7 @@ def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
 
 
 def _uncalled(module: _Module) -> Iterator[LeftOut]:
-    """CuPy's kernels that no function at the file's top calls, and whose text is not read either."""
+    """Yield CuPy's kernels that no top-level function calls, and whose text is not read either."""
     read = {name for name, _, _ in _raw_kernels(module)}
     parts = (part for node in functions_at_top(module.tree) for part in ast.walk(node))
     called = {base_of(part.func) for part in parts if isinstance(part, ast.Call)}
@@ -184,7 +186,7 @@ def _uncalled(module: _Module) -> Iterator[LeftOut]:
 
 
 def _is_called(module: _Module, name: str) -> bool:
-    """Return whether another kernel calls it, as it calls a device function."""
+    """Return whether another kernel calls it as a device function."""
     return any(
         isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
         for _, node in module.jitted.values()
@@ -193,7 +195,7 @@ def _is_called(module: _Module, name: str) -> bool:
 
 
 def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
-    """The framework of what a function launches, empty for nothing, and the kernels of this file among it."""
+    """Return the framework that a function launches with (empty for none), and its kernels in this file."""
     framework, kernels, launches = "", set(), False
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
@@ -214,7 +216,7 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
     return (framework if launches or framework != "triton" else "", kernels)
 
 
-# --- a function that launches ---------------------------------------------------------------------
+# --- launching functions ---------------------------------------------------------------------
 
 
 def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]) -> SuiteGuess | None:
@@ -227,7 +229,7 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
     if not tensors or node.args.vararg:
         return None
     if others:
-        raise NotReadError(f"what to give for {', '.join(others)} cannot be guessed")
+        raise NotReadError(f"what to pass for {', '.join(others)} cannot be guessed")
     rebound = {name for name, value in named(node.body) if name in tensors and _is_new(value)}
     in_place = {name: other for name, other in launches.views.items() if other in launches.stored}
     results = [in_place[name] if in_place.get(name) in tensors else name for name in _results(node)]
@@ -242,7 +244,7 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
     if not returned and not written:
         written = [name for name in tensors if re.search(r"(?i)^out|out(put)?$|^dst|^result", name)]
     if not returned and not written:
-        raise NotReadError("what it writes cannot be told: it returns no array of its own")
+        raise NotReadError("its outputs are unknown: it returns no new array")
     dtype = _dtype(module, node, kernels)
     lengths = _lengths(node) | {axis for name in tensors for axis in shapes.get(name, ())}
     roles = {
@@ -263,7 +265,8 @@ def _launcher(module: _Module, node: ast.FunctionDef, framework: str, kernels: s
         type_ = "int64" if by_name else said.get(name, dtype or "float32")
         arrays.append(ArrayGuess(python_name(name), role, shape or usual, type_, why))
     body = stored_expression(node, launches, [*tensors, *returned])
-    if body is not None and (numbers or body.divides):  # Triton's quotient of float32 is not rounded once
+    # Triton's quotient of float32 is not correctly rounded
+    if body is not None and (numbers or body.divides):
         body = None
     matrices = [array.name for array in arrays] if _is_product(node.name, arrays) else None
     about = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -320,7 +323,7 @@ def _kernel(node: ast.FunctionDef, file: str, framework: str, notes: Mapping[str
 def _parameters(
     node: ast.FunctionDef, launches: Launches, axes: Sequence[str]
 ) -> tuple[list[str], list[Number], list[str]]:
-    """Names of tensors, numbers, and what is neither and has no default. Axes are given by their names."""
+    """Return names of tensors, numbers, and other parameters without a default. Axes are passed by name."""
     passed = launches.loaded | launches.stored
     used = passed | {base_of(each) for each in ast.walk(node) if isinstance(each, ast.Attribute)}
     no_tensors = launches.plain | {"self", "ctx", "provider"}
@@ -349,7 +352,9 @@ def _parameters(
 
 
 def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
-    """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
+    """Return axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`,
+    `empty_like(x)`.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for name, axes in _unpacked(node):
         found.setdefault(name, axes)
@@ -368,14 +373,14 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
             like[target] = other[1]
         elif sizes := _sizes(value, lengths):
             found[target] = sizes
-    for name, other_name in like.items():  # n = y.numel() may stand after y = empty_like(x)
+    for name, other_name in like.items():  # n = y.numel() may follow y = empty_like(x)
         if known := found.get(name) or found.get(other_name):
             found[name] = found[other_name] = known
     return found
 
 
 def _unpacked(node: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Arrays, and the axes that a function takes out of their shapes, at once or one at a time."""
+    """Yield arrays, and the axes that a function takes from their shapes, at once or one by one."""
     for each in ast.walk(node):
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
             names = [python_name(ast.unparse(item)) for item in each.targets[0].elts]
@@ -392,14 +397,14 @@ def _unpacked(node: ast.FunctionDef) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _lengths(node: ast.FunctionDef) -> set[str]:
-    """Names that are sure to be one length, and no whole shape."""
+    """Return names that certainly are a single length, and no whole shape."""
     names = {word for found in _LENGTHS.findall(ast.unparse(node)) for word in re.findall(r"\w+", found)}
     names |= {name for name, value in named(ast.walk(node)) if _LENGTH.fullmatch(ast.unparse(value))}
     return names | {each.arg for each in node.args.args if getattr(each.annotation, "id", "") == "int"}
 
 
 def _sizes(node: ast.expr, lengths: set[str]) -> tuple[str, ...]:
-    """The names in `torch.empty((m, n))` and, of `lengths`, in `torch.empty(n)`; none for anything else."""
+    """Return the names in `torch.empty((m, n))` and, for `lengths`, in `torch.empty(n)`; none otherwise."""
     if not isinstance(node, ast.Call) or not node.args:
         return ()
     if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros", "new_empty", "new_zeros"}:
@@ -412,7 +417,7 @@ def _sizes(node: ast.expr, lengths: set[str]) -> tuple[str, ...]:
 
 
 def _results(node: ast.FunctionDef) -> list[str]:
-    """Return the names of the values that a function returns: a constant's text, `output` without a name."""
+    """Return the names of a function's results: a constant's text, `output` for an unnamed one."""
     for each in ast.walk(node):
         if isinstance(each, ast.Return) and each.value is not None:
             values = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
@@ -432,7 +437,7 @@ def _result(value: ast.expr) -> str:
 
 
 def _doubts(shape: tuple[str, ...], lengths: set[str]) -> str:
-    """Return the words on a shape: known, guessed, or doubted for axes that are no `lengths`."""
+    """Return the comment on a shape: known, guessed, or doubtful if axes are not in `lengths`."""
     if not shape:
         return "its shape is guessed"
     others = ", ".join(axis for axis in dict.fromkeys(shape) if axis not in lengths)
@@ -451,7 +456,7 @@ def _is_product(name: str, arrays: Sequence[ArrayGuess]) -> bool:
 
 
 def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
-    """The element type that a function allocates, or its kernels convert to; empty where neither says one."""
+    """Return the element type that a function allocates, or its kernels convert to; empty if unknown."""
     for each in (node, *(module.jitted[name][1] for name in sorted(kernels))):
         for found in _DTYPE.findall(ast.unparse(each)):
             if found != "float32" or each is node:
@@ -460,7 +465,7 @@ def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
 
 
 def _annotated(node: ast.FunctionDef) -> dict[str, str]:
-    """The element types that annotations of parameters say."""
+    """Return the element types in parameter annotations."""
     found = {}
     for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         said = re.search(r"(\w+)Tensor\b", ast.unparse(parameter.annotation) if parameter.annotation else "")
@@ -470,7 +475,7 @@ def _annotated(node: ast.FunctionDef) -> dict[str, str]:
 
 
 def _made_of(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """The new arrays whose element type a function says, `torch.empty(n, dtype=torch.long)`, and that."""
+    """Yield new arrays with an explicit element type, `torch.empty(n, dtype=torch.long)`, and the type."""
     for name, value in named(ast.walk(node)):
         said = re.search(r"dtype=(?:torch|cp|cupy|np)\.(\w+)", ast.unparse(value)) if _is_new(value) else None
         dtype = _ELEMENTS.get(said[1], said[1]) if said else ""
@@ -543,7 +548,7 @@ def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess:
 def _accesses(
     node: ast.FunctionDef, names: Sequence[str]
 ) -> tuple[dict[str, str], list[tuple[str, ast.expr]]]:
-    """Return the text of the first index of each array, and the stored values with their arrays, in order."""
+    """Return the first index of each array as text, and the stored values with their arrays, in order."""
     indexed: dict[str, str] = {}
     stores: list[tuple[str, ast.expr]] = []
     for each in ast.walk(node):
@@ -565,7 +570,7 @@ def _is_sum_of_products(node: ast.AST) -> bool:
 
 
 def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
-    """Axes by the index that runs along each: n for one, m and n for two, with k for what is summed over."""
+    """Return axes by index: n for one, m and n for two, and k for a summed index."""
     names = {1: ("n",), 2: ("m", "n")}.get(len(index), tuple(f"n{i}" for i in range(len(index))))
     found = dict(zip(index, names, strict=True))
     for number, axis in enumerate(sorted(used - found.keys())):
@@ -574,7 +579,7 @@ def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
 
 
 def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Patterns of a test and a loop that reach each element of an array once."""
+    """Return patterns of a test and a loop that visit each element of an array once."""
     array = rf"(?:{'|'.join(map(re.escape, arrays))})"
     length = rf"(?:{array}\.size|{array}\.shape\[0\]|len\({array}\))"
     if len(index) == 1:
@@ -588,7 +593,7 @@ def _numba_guards(index: Sequence[str], arrays: Iterable[str]) -> tuple[re.Patte
 def _numba_body(
     node: ast.FunctionDef, stores: Sequence[tuple[str, ast.expr]], shapes: Mapping[str, tuple[str, ...]]
 ) -> Elementwise | None:
-    """Return the value of a kernel's one store, where it stores once for each element; else None."""
+    """Return the value of a kernel's only store, if it stores once for each element; else None."""
     output, value = stores[0]
     index = shapes[output]
     statements = list(guarded_statements(node.body, *_numba_guards(index, shapes)))
@@ -612,7 +617,7 @@ def _numba_body(
 
 
 def _raw_kernels(module: _Module) -> Iterator[tuple[str, int, str]]:
-    """Name, line and CUDA text of each `name = cupy.RawKernel("text", "entry")` at a file's top."""
+    """Yield name, line and CUDA text of each top-level `name = cupy.RawKernel("text", "entry")`."""
     strings = {
         name: value.value for name, value in named(module.tree.body) if isinstance(value, ast.Constant)
     }

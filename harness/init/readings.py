@@ -1,4 +1,4 @@
-"""The reading of one kernel: its parameters' types, its template's values, and the file to compile."""
+"""Reads one kernel: the types of its parameters, its template arguments, and the file to compile."""
 
 from __future__ import annotations
 
@@ -45,42 +45,42 @@ DTYPES = {
     "__nv_fp8_e4m3": "float8_e4m3fn",
     "__nv_fp8_e5m2": "float8_e5m2",
 }
-"""NumPy's name, or ml_dtypes', of an element by C++'s."""
+"""Names of element types in NumPy or ml_dtypes, by C++ name."""
 _OF_HEADERS = {"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"}
-"""Types that no compiler knows without a header."""
+"""Types that need a header."""
 _MACRO = re.compile(
     r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
     r"[A-Z][A-Z0-9_]{3,}"
 )
 _OPEN_TYPES = {"T", "scalar_t", "Type", "DType", "data_t"}
-"""Names of types that are usually a template's parameters, in a macro or a class around a launch."""
+"""Names of types that are usually template parameters, in a macro or class around a launch."""
 _OF_INTEGERS = re.compile(r"(?i)ind(ex|ices)|idx|offset")
-"""Names of template types that are integers."""
+"""Names of integer template types."""
 _MOST_CALLS = 3
-"""Number of functions, each called by the next, that are followed from a launch."""
+"""Longest chain of calling functions that is followed from a launch."""
 _MOST_INSTANCES = 16
-"""Number of calls and instantiations of a function that are looked at."""
+"""Most calls and instantiations of a function that are examined."""
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
 
 
 @dataclass
 class FoundKernel:
-    """A kernel with what its own file and body say."""
+    """A kernel with the facts from its own file and body."""
 
     kernel: CudaKernel
     file: str
     launch: CudaLaunch | None
     launched_at: str
-    """file:line of that launch; empty for none."""
+    """file:line of its launch; empty for none."""
     types: dict[str, str]
-    """Element type by parameter's name, as NumPy calls it."""
+    """Element type by parameter name, in NumPy's terms."""
     template: dict[str, str]
-    """Arguments of its template by parameter, in C++."""
+    """Template arguments by parameter, in C++."""
     source: str
     include: tuple[str, ...]
     use: dict[str, Use]
     structures: tuple[Structure, ...] = ()
-    """The parameters that are structures of plain numbers."""
+    """Parameters that are structures of plain numbers."""
     notes: dict[str, str] = field(default_factory=dict)
     elementwise: Elementwise | None = None
 
@@ -94,7 +94,7 @@ class FoundKernel:
 
     @property
     def integers(self) -> set[str]:
-        """The parameters that may be a length: integers, but for those of a template's type of elements."""
+        """Return the parameters that may be lengths: integers, except of a template's element type."""
         lengths = {"int32", "uint32", "int64", "uint64"}
         parameters = self.kernel.parameters
         elements = {each.type for each in parameters if each.pointer} & self.template.keys()
@@ -103,7 +103,7 @@ class FoundKernel:
 
 
 class Reading:
-    """Reads one kernel with what its own file says of it."""
+    """Reads one kernel with the facts in its own file."""
 
     def __init__(self, repository: Repository, file: str, kernel: CudaKernel) -> None:
         self.repository, self.file, self.kernel = repository, file, kernel
@@ -112,7 +112,7 @@ class Reading:
         self.structures: list[Structure] = []
 
     def found(self) -> FoundKernel:
-        """The kernel. Raises NotReadError."""
+        """Return the kernel. Raises NotReadError."""
         self._refuse_what_is_no_number()
         parameters = self.kernel.parameters
         launched = self.repository.launches_of(self.kernel.name, self.file)
@@ -122,7 +122,7 @@ class Reading:
             for file, launch in fitting
             for each in islice(self._instances(file, launch), _MOST_INSTANCES)
         ]
-        # The kernel is measured as the launch that leaves least of its template open.
+        # Use the launch that determines most template arguments.
         mine.sort(key=lambda each: (list(self._said(each[1]).values()).count(""), not each[1].geometry))
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(mine[0][1] if mine else None)
@@ -131,7 +131,7 @@ class Reading:
             raise NotReadError("it writes no array: no parameter is a pointer to non-const")
         if untold := [name for name, text in template.items() if not text]:
             raise NotReadError(
-                f"no launch was found that says a number for its template's parameter {untold[0]}: "
+                f"no launch was found that says a number for its template parameter {untold[0]}: "
                 "write instantiate= yourself"
             )
         of_headers = [name for name, dtype in types.items() if dtype in _OF_HEADERS]
@@ -151,14 +151,14 @@ class Reading:
                 f"{source} is not in UTF-8, as sources of suites are ({odd}): save it in UTF-8"
             )
         if self.kernel.condition:
-            self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
+            self.notes[""] = f"it is inside {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
             self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
             source, include, uses(self.kernel), tuple(self.structures), self.notes, elementwise(self.kernel),
         )  # fmt: skip
 
     def _refuse_what_is_no_number(self) -> None:
-        """Raise NotReadError for a signature, a file or a template that no suite can give numbers to."""
+        """Raise NotReadError for a signature, a file or a template for which a suite has no numbers."""
         if problem := next((each.problem for each in self.kernel.parameters if each.problem), ""):
             raise NotReadError(f"its signature cannot be guessed: {problem}")
         if hip := self.repository.hip_of(self.file):
@@ -174,13 +174,13 @@ class Reading:
             )
         if unsayable := next((each for each in self.kernel.template if each.problem), None):
             raise NotReadError(
-                f"its template's parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
+                f"its template parameter {unsayable.name or 'without a name'} is {unsayable.problem}, for "
                 "which no value can be guessed: write a suite with instantiate= yourself"
             )
         plain = {each.name for each in self.kernel.parameters if not each.pointer}
         of_template = {each.name for each in self.kernel.template}
         objects = {each.name for each in self.kernel.parameters if each.type in of_template}
-        # `f` of `f(x[i])`, and of `f.template apply<4>(x[i])`. A structure has members too: see `_dtype`.
+        # `f` in `f(x[i])`, and in `f.template apply<4>(x[i])`. A structure has members too: see `_dtype`.
         used = (
             one.text
             for one, after in pairwise(self.kernel.body)
@@ -193,7 +193,7 @@ class Reading:
             )
 
     def _to_compile(self) -> tuple[str, tuple[str, ...]]:
-        """The file to compile, and the folders that its includes need; what is missing becomes a note."""
+        """Return the file to compile, and the folders for its includes. Missing parts become a note."""
         undefined = self._undefined()
         if undefined and self._compile_includer(undefined):
             undefined = self._undefined()
@@ -209,11 +209,13 @@ class Reading:
         return self.source, include
 
     def _compile_includer(self, words: Sequence[str]) -> bool:
-        """Compile an includer that knows one of these words; return whether there is one."""
+        """Compile a file that includes this one and defines one of these words. Return whether
+        there is one.
+        """
         return any(self._compile(word, partial(self._means, word)) for word in words)
 
     def _compile(self, word: str, knows: Callable[[str], bool]) -> bool:
-        """Compile an includer that knows a word in place of this file; return whether there is one."""
+        """Compile a file that includes this one and defines a word. Return whether there is one."""
         other = self.repository.including(self.source, knows)
         if other:
             self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
@@ -221,12 +223,13 @@ class Reading:
         return bool(other)
 
     def _undefined(self) -> list[str]:
-        """Names in capitals that kernels of the file use and nothing defines: macros that the build gives."""
+        """Return undefined names in capitals that the file's kernels use: macros from the build."""
         words: set[str] = set()
         for kernel in self.repository.source(self.file).kernels:
             own = {p.name for p in kernel.parameters} | {p.name for p in kernel.template}
             text = (*kernel.body, *kernel.bounds)
-            own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}  # which no macro has
+            # no macro contains these
+            own |= {name.text for sign, name in pairwise(text) if sign.text == "::"}
             words |= {token.text for token in text if token.kind == "word"} - own
         return sorted(
             word
@@ -239,8 +242,10 @@ class Reading:
         return self.repository.meaning(file, word) is not None
 
     def _instances(self, file: str, launch: CudaLaunch, depth: int = 0) -> Iterator[CudaLaunch]:
-        """A launch as each instantiation and call of the function around it has it, with values for that
-        function's template among its names; and as it stands.
+        """Yield a launch with the template arguments of each instantiation and call of the function around
+        it.
+
+        Finally yield the launch unchanged.
         """
         function = launch.within
         if function and function.template and depth < _MOST_CALLS:
@@ -259,7 +264,7 @@ class Reading:
         parameters: Sequence[FunctionParameter],
         launch: CudaLaunch | None,
     ) -> dict[str, str]:
-        """Return the arguments that a launch or its types give a template, or the defaults."""
+        """Return template arguments from a launch or its types, or the defaults."""
         given = launch.template if launch else ()
         given = given[: next((at for at, each in enumerate(template) if each.is_pack), None)]
         deduced = {
@@ -272,11 +277,11 @@ class Reading:
         return {each.name: self._argument(each, text, launch) for each, text in pairs}
 
     def _said(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """Return the arguments that a launch gives the kernel's template."""
+        """Return the template arguments in a launch."""
         return self._arguments(self.kernel.template, self.kernel.parameters, launch)
 
     def _template(self, launch: CudaLaunch | None) -> dict[str, str]:
-        """Return the arguments of the kernel's template; empty for an unknown number."""
+        """Return the kernel's template arguments; empty for an unknown number."""
         defaults = self._said(None)
         found = {name: text or defaults[name] for name, text in self._said(launch).items()}
         if found and launch and launch.instance:
@@ -286,11 +291,11 @@ class Reading:
         guessed = {name: "int" if _OF_INTEGERS.search(name) else "float" for name in untold}
         if guessed:
             told = ", ".join(f"{name} = {text}" for name, text in guessed.items())
-            self.notes["instantiate"] = f"{told} is a guess: no launch says a type"
+            self.notes["instantiate"] = f"{told} is a guess: no launch has a type"
         return found | guessed
 
     def _argument(self, parameter: TemplateParameter, text: str, launch: CudaLaunch | None) -> str:
-        """Return the argument in a text; empty where the text is no number and no type."""
+        """Return the argument in a text; empty if it is neither a number nor a type."""
         names = launch.names if launch else {}
         if parameter.is_type:
             for _ in range(4):
@@ -304,7 +309,7 @@ class Reading:
         return "" if value is None else str(value)
 
     def _dtype(self, parameter: FunctionParameter, template: Mapping[str, str]) -> str:
-        """NumPy's name of a parameter's type. Raises NotReadError."""
+        """Return NumPy's name of a parameter's type. Raises NotReadError."""
         text = template.get(parameter.type, parameter.type)
         for _ in range(4):
             if _plain(text) in DTYPES:
@@ -335,7 +340,7 @@ class Reading:
         )
 
     def _members(self, name: str) -> tuple[Member, ...] | None:
-        """Return the members of a structure of plain numbers; None for any other type."""
+        """Return the members of a structure of plain numbers; None for another type."""
         if not re.fullmatch(r"[\w:]+", name):
             return None
         last = name.rpartition("::")[2]
@@ -345,19 +350,19 @@ class Reading:
 
 
 def _plain(text: str) -> str:
-    """The name of a type without its namespaces."""
+    """Return the name of a type without its namespaces."""
     return re.sub(r"^(?:::)?(?:cuda::)?(?:std::)?", "", text)
 
 
 def _is_known(text: str) -> bool:
-    """Return whether a template's argument is a number, or a type of numbers."""
+    """Return whether a template argument is a number, or a number type."""
     return text.isdecimal() or _plain(text) in DTYPES or _VECTOR.fullmatch(text) is not None
 
 
 def integer(expression: Expression, meaning: Callable[[str], Expression | None]) -> int | None:
-    """Return the value of an expression of integers and of names with a `meaning`; None with another name."""
+    """Return the value of an expression of integers and of names with a `meaning`; None for other names."""
 
-    @cache  # names that each stand for a sum of others would be looked up without end
+    @cache  # names that expand to sums of other names could be expanded forever
     def value_of(name: str, depth: int) -> str | None:
         if name in {"true", "false"}:
             return str(int(name == "true"))
@@ -384,7 +389,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def _value(node: ast.expr) -> int | None:
-    """The value of an expression of integers below 2**63; None for any other."""
+    """Return the value of an expression of integers below 2**63; None for another."""
     found = None
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         found = int(node.value)

@@ -1,4 +1,4 @@
-"""References of kernels: one that a body proves, and one that a name proposes."""
+"""References for kernels: one that the body proves, and one that the name suggests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from harness.init.elementwise import Elementwise
 from harness.init.guessed_suite import ArrayGuess, Number, Reference
 
 UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
-"""The unit roundoff of a dtype."""
+"""Unit roundoff of a dtype."""
 
 
 def reference_of(
     name: str, arrays: Sequence[ArrayGuess], numbers: Sequence[Number], body: Elementwise | None
 ) -> Reference | None:
-    """Return what the body of a kernel of this name computes; None where the body does not prove it."""
+    """Return a reference that the kernel's body proves; None without a proof."""
     outputs = [array for array in arrays if array.role != "Input"]
     if body is None or len(outputs) != 1:
         return None
@@ -32,14 +32,14 @@ def reference_of(
         tolerance = f"{factor}{unit} * ({magnitude})"
     if unit is not None and body.calls:
         tolerance = f"{body.roundings + 4 * body.calls} * {unit} * (1 + abs({expression}))"
-    if out.role == "Output" and len(arrays) == 1 and out.shape:  # a number alone, in every element
+    if out.role == "Output" and len(arrays) == 1 and out.shape:  # the same number in every element
         sizes = ", ".join(f"case.{axis}" for axis in out.shape)
         expression = f"np.full(({sizes},), {expression})"
     return Reference(expression, tolerance, f"read from the body of {name}")
 
 
 def _is_whole(body: Elementwise, out: ArrayGuess) -> bool:
-    """Return whether integers of the output's type neither divide nor wrap around on small values."""
+    """Return whether integers of the output's type avoid division and overflow on small values."""
     copied = not body.roundings and not body.calls
     return copied or (out.dtype in {"int32", "int64"} and not body.divides)
 
@@ -51,7 +51,7 @@ def proposal_of(
     axes: Sequence[str],
     matrices: Sequence[str] | None = None,
 ) -> Reference | None:
-    """Return what a kernel's name says that it computes, for its author to check; None for most names.
+    """Return a reference that the kernel's name suggests, for its author to check; None for most names.
 
     `matrices` are A, B and C of a product. Names are suite.py's.
     """
@@ -75,7 +75,7 @@ def _by_name(name: str, out: ArrayGuess, inputs: Sequence[ArrayGuess]) -> Refere
         return Reference(powers + quotient, f"64 * {unit}", "by its name: a softmax of each row")
     if re.search(r"sum|reduc", name) and not out.shape and out.init:
         bound = f"64 * {unit} * abs({x.name}).sum()" if unit else ""
-        return Reference(f"{x.name}.sum()", bound, "by its name, and as it adds to one element: a sum")
+        return Reference(f"{x.name}.sum()", bound, "by its name, and because it adds to one element: a sum")
     return None
 
 

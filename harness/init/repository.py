@@ -1,4 +1,4 @@
-"""The files of a repository that may hold kernels, read once, and how they include one another."""
+"""The files of a repository that may contain kernels, read once, and their includes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_THEIRS = {
     *("third_party", "3rdparty", "thirdparty", "external", "extern", "vendor", "vendored", "deps"),
     *("node_modules", "build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
 }
-"""Folders with what a project did not write, or has made."""
+"""Folders of foreign or generated files."""
 TESTS = {"test", "tests", "testing", "unittest", "unit_tests"}
 _MOST_BYTES = 4 * 2**20
 _BUILT = re.compile(r"configure_file\s*\(\s*\S+\s+\"?([^\s\")]+)", re.IGNORECASE)
@@ -37,7 +37,7 @@ _DECLARED = re.compile(
     r"\b(?!return\b|case\b|else\b)[a-z_]\w*\s+([A-Z][A-Z0-9_]{2,})\s*[=\[;,){(]"
     r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
 )
-"""A type and a name, a name that is given a value, what is enumerated."""
+"""A type and a name, an assigned name, or an enumerator."""
 _FLAG = re.compile(
     r"(?<![\w-])--?(expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b"
 )
@@ -47,14 +47,14 @@ _STATEMENT = re.compile(r"^\w+[ \t]*\([^()]*(?:\([^()]*\)[^()]*)*\)|^\S.*(?:\n\t
 _CUDA_FILE = re.compile(r"[\w./-]+\.cu\b")
 _ADDED = re.compile(r"(?:cuda_)?add_(?:executable|library)\s*\(\s*(\S+)([^()]*)\)")
 _TARGET = re.compile(r"\s*target_\w+\s*\(\s*(\S+)|([^\s:=$]+)\s*:(?!=)")
-"""The target of a CMake command `target_compile_options(name`, or of a Makefile's rule `name:`."""
+"""Target of a CMake command `target_compile_options(name`, or of a Makefile rule `name:`."""
 _HIP_NAME = re.compile(r"(?i)(?:.*[-_.])?(?:hip|hipified|rocm)(?:[-_.].*)?")
 _HIP_CALL = re.compile(r"\bhip(?:LaunchKernel|Malloc|Memcpy|Free|Device|Stream|Event|Get|Error|Memset)\w*")
 _CUDA_CALL = re.compile(r"\bcuda(?:LaunchKernel|Malloc|Memcpy|Free|Device|Stream|Event|Get|Error|Memset)\w*")
 _FOR_BOTH = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*(?:HIP|ROCM|AMD|CUDA|NVCC|NVIDIA)", re.MULTILINE)
-"""A condition under which a file is compiled for another make of card."""
+"""A condition for compiling a file for another vendor's card."""
 _ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
-"""The architecture that an instruction needs, the most demanding first."""
+"""Architecture that an instruction needs, the most demanding first."""
 _SEEN = re.compile("__global__|<<<")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TOOLKIT = re.compile(
@@ -63,7 +63,7 @@ _TOOLKIT = re.compile(
     r"|(?:device|vector|driver|host|builtin|channel|texture|surface)_(?:types|functions|launch_parameters"
     r"|defines|descriptor|indirect_functions))\.h(?:pp)?|(?:cub|thrust|cuda|nv|cooperative_groups|crt)/.+"
 )
-"""Headers of CUDA itself, which no repository has, although some include them in quotes."""
+"""CUDA's own headers, which some files include in quotes."""
 
 
 class Repository:
@@ -73,14 +73,14 @@ class Repository:
         self.folder = folder
         self.top = repository_of(folder)
         self.passed_over = Counter[str]()
-        """Number of files that were not looked at, by the folder's name or another reason."""
+        """Number of skipped files, by folder name or another reason."""
         self.unread: dict[str, str] = {}
-        """Files with kernels that were not read, each with the reason."""
+        """Files with kernels that could not be read, each with the reason."""
         self.every_file: list[str] = []
-        """The files of `files` and those in folders of tests."""
+        """The files of `files`, and those in test folders."""
         self.files = self._listed(suites)
         self._added: dict[str, str] = {}
-        # Each file is read, and what it includes is followed, once.
+        # Each file is read once, and its includes are resolved once.
         self.bytes_of, self.text, self.source = cache(self._bytes_of), cache(self._text), cache(self._source)
         self._closure, self._resolve = cache(self._found_closure), cache(self._resolved)
         self._includes = cache(lambda name: _INCLUDE.findall(self.text(name)))
@@ -117,13 +117,13 @@ class Repository:
 
     @cached_property
     def not_fetched(self) -> list[str]:
-        """Submodules of which nothing is there."""
+        """Return submodules without files."""
         paths = re.findall(r"^\s*path\s*=\s*(.*\S)", self.text(".gitmodules"), re.MULTILINE)
         return [path for path in paths if not any((self.folder / path).glob("*"))]
 
     @cached_property
     def sources(self) -> dict[str, SourceFile]:
-        """Files of C++ and OpenCL with a kernel or a launch in them."""
+        """Return the C++ and OpenCL files with a kernel or a launch."""
         found = {}
         for name in self.files:
             if name.endswith((*CPP_SUFFIXES, opencl_text.SUFFIX)) and _SEEN.search(self.text(name)):
@@ -133,12 +133,12 @@ class Repository:
         return found | {name: self.source(name) for name in self._added}
 
     def add(self, name: str, text: str) -> None:
-        """CUDA text that stands in another file, by a name of its own, `file.py::name`; before `sources`."""
+        """Add CUDA text from another file, under its own name, `file.py::name`. Call it before `sources`."""
         self._added[name] = text
 
     @cached_property
     def executables(self) -> list[tuple[str, str, int]]:
-        """C++ files with benchmarks of their own: the file, whose form they have, how many."""
+        """Return C++ files with benchmarks: the file, its benchmark library, and the number of benchmarks."""
         found = []
         for name in self.files:
             if name.endswith(CPP_SUFFIXES) and (uses := _BENCHMARK.findall(self.bytes_of(name))):
@@ -147,8 +147,10 @@ class Repository:
         return found
 
     def options_of(self, file: str) -> tuple[tuple[str, ...], str]:
-        """Options that the build nearest to a file gives nvcc for it, of those that a kernel may not compile
-        without, and the files that say so. A folder of CMake inherits its parent's, but for fast arithmetic.
+        """Return options that the nearest build gives nvcc for a file, and the files that contain them.
+
+        Only options that may be required are included. A CMake folder inherits its parent's, except fast
+        math.
         """
         found: dict[str, str] = {}
         own = True
@@ -162,7 +164,7 @@ class Repository:
 
     @cached_property
     def _builds(self) -> dict[str, list[str]]:
-        """The build files in each folder that has any."""
+        """Return the build files by folder."""
         names = [name for name in self.files if name.endswith(_BUILD)]
         names += [
             name for name in self.files if name.endswith(".py") and b"cuda_cflags" in self.bytes_of(name)
@@ -173,7 +175,7 @@ class Repository:
         return found
 
     def _flags(self, build: str, file: str) -> list[str]:
-        """The flags of a build's statements, without those for other files or for targets of other files."""
+        """Return the flags in a build's statements, without those for other files or other targets."""
         text = re.sub(r"#.*", "", self.text(build)).replace("\\\n", " ")
         whole = build.endswith(".py")
         statements = [text] if whole else [each[0] for each in _STATEMENT.finditer(text)]
@@ -188,7 +190,7 @@ class Repository:
         return found
 
     def hip_of(self, name: str) -> str:
-        """Return the sign that a file is HIP, which nvcc does not compile; empty for CUDA."""
+        """Return the evidence that a file is HIP, which nvcc does not compile; empty for CUDA."""
         if name in self._added or name.endswith(".hip"):
             return "" if name in self._added else "by its name, .hip"
         texts = [self.text(file) for file in self._closure(name)[0]]
@@ -206,14 +208,15 @@ class Repository:
         return f"by its name, {part}" if part else ""
 
     def arch_of(self, name: str) -> tuple[str, str]:
-        """The architecture that a file and the headers beside it need, and what for; empty for any. A header
-        of a library, which a folder finds, has all of it for those who ask.
+        """Return the architecture that a file and the headers beside it need, and the reason; empty for any.
+
+        A library header found through a folder does not count: it has code for all architectures.
         """
         text = "\n".join(self.text(file) for file, folder in self._closure(name)[0].items() if not folder)
         return next(((arch, what) for what, arch in _ARCHES.items() if what in text), ("", ""))
 
     def torch_headers(self, name: str) -> list[str]:
-        """PyTorch's headers that a file includes and the repository does not have."""
+        """Return PyTorch headers that a file includes and the repository lacks."""
         included = [each for file in self._closure(name)[0] for each in self._includes(file)]
         return [
             each
@@ -239,8 +242,10 @@ class Repository:
         return found
 
     def launches_of(self, name: str, file: str) -> list[tuple[str, CudaLaunch]]:
-        """The launches, instantiations and calls of a file's kernel or function, each with its file, its own
-        first. Where other files define one of the name, only those count that can see this one.
+        """Yield the launches, instantiations and calls of a file's kernel or function with their files, its
+        own first.
+
+        If other files define the same name, only files that can see this one count.
         """
         found = self._launches.get(name, [])
         if self._definers[name] > 1:
@@ -248,7 +253,7 @@ class Repository:
         return sorted(found, key=lambda each: each[0] != file)
 
     def _bytes_of(self, name: str) -> bytes:
-        """Return a file's bytes; none where it is no file, cannot be read or is larger than any source."""
+        """Return a file's bytes; none if it is no file, unreadable or larger than any source."""
         try:
             return read_regular(self.folder / name, _MOST_BYTES)
         except OSError:
@@ -263,7 +268,7 @@ class Repository:
         return opencl_text.as_cuda(text) if name.endswith(opencl_text.SUFFIX) else text
 
     def undecodable(self, name: str) -> str:
-        """Return the first byte of a file that is not UTF-8, as a suite's sources are; empty without one."""
+        """Return the first byte of a file that is not UTF-8, which suites require; empty without one."""
         try:
             self.bytes_of(name).decode()
         except UnicodeDecodeError as error:
@@ -271,7 +276,7 @@ class Repository:
         return ""
 
     def _source(self, name: str) -> SourceFile:
-        """Return what a file holds; nothing of one that cannot be read, of which `unread` then tells."""
+        """Return the contents of a file; nothing for an unreadable one, which is added to `unread`."""
         found = attempt(name, name, lambda: read(self.text(name)))
         if isinstance(found, LeftOut):
             self.unread[name] = found.why
@@ -294,8 +299,10 @@ class Repository:
 
     @cached_property
     def include_folders(self) -> list[tuple[str, str]]:
-        """Folders of the repository that the project's build searches for headers, each behind the folder in
-        and below which the build file does so. `compile_commands.json` speaks for all files.
+        """Return the build's include folders, each after the folder of the build file, below which it
+        applies.
+
+        `compile_commands.json` applies to all files.
         """
         found: dict[tuple[str, str], None] = {}
         for name in self.files:
@@ -314,16 +321,16 @@ class Repository:
 
     @cached_property
     def _made(self) -> set[str]:
-        """Names of files that CMake writes."""
+        """Return the names of files that CMake generates."""
         cmake = [name for name in self.files if name.endswith(("CMakeLists.txt", ".cmake"))]
         return {posixpath.basename(found) for name in cmake for found in _BUILT.findall(self.text(name))}
 
     def _resolved(self, included: str, folder: str, kind: str) -> tuple[str, str] | None:
-        """The file that an include in `folder` names, and the folder that must be searched for it, empty for
-        none.
+        """Return the file of an include in `folder`, and the folder that has to be searched, which may be
+        empty.
 
-        `kind` is how it begins: `"` or `<`. A plain name in angle brackets is a library's, unless the build
-        says where it lies.
+        `kind` is the opening character: `"` or `<`. A plain name in angle brackets is a library's, unless the
+        build has a folder for it.
         """
         beside = posixpath.normpath(posixpath.join(folder, included))
         if kind == '"' and beside in self._known:
@@ -341,14 +348,14 @@ class Repository:
         return None
 
     def _found_closure(self, name: str) -> tuple[dict[str, str], list[str]]:
-        """Every file that a file includes, by the folder that finds it, and what is missing."""
+        """Return every file that a file includes, with the folder that finds it, and the missing files."""
         found, missing, waiting = {name: ""}, [], deque([name])
         while waiting:
             here = waiting.popleft()
             for kind, included in self._includes(here):
                 resolved = self._resolve(included, posixpath.dirname(here), kind)
                 if resolved is None:
-                    # One that the build makes, or that is not there, rather than a library's.
+                    # It is generated or missing, and not a library's.
                     made = posixpath.basename(included) in self._made
                     own = kind == '"' and not _TOOLKIT.fullmatch(included)
                     if made or (own and not (self.folder / posixpath.dirname(here) / included).exists()):
@@ -359,10 +366,10 @@ class Repository:
         return found, missing
 
     def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
-        """The folders that a file's includes need, and those that are missing.
+        """Return the folders that a file's includes need, and the missing ones.
 
-        A file that has the toolkit's headers in quotes needs a folder, its own at least: without any, what is
-        in quotes is put in place before nvcc is asked.
+        A file that has toolkit headers in quotes needs at least its own folder. Without any folder, quoted
+        includes are expanded before nvcc runs.
         """
         found, missing = self._closure(name)
         folders = tuple(dict.fromkeys(filter(None, found.values())))
@@ -377,8 +384,9 @@ class Repository:
         )
 
     def _meaning(self, name: str, word: str) -> Expression | None:
-        """Return the value of a macro, constant or alias at the top of a file or of its includes. A macro
-        with parameters or without text has no tokens; None where no file defines the word.
+        """Return the value of a macro, constant or alias at the top of a file or its includes.
+
+        A macro with parameters or without text has no tokens. None if no file defines the word.
         """
         for file in self._closure(name)[0]:
             if word in self.text(file) and word in self.source(file).names:
@@ -386,7 +394,7 @@ class Repository:
         return None
 
     def texts(self, name: str) -> Iterable[str]:
-        """Return the text of a file, and of the repository's files that it includes."""
+        """Yield the text of a file, and of the repository's files that it includes."""
         return map(self.text, self._closure(name)[0])
 
     def declares(self, name: str, word: str) -> bool:
@@ -396,7 +404,7 @@ class Repository:
         return any(word in re.findall(r"\w+", group) for group in groups)
 
     def has_library(self, name: str) -> bool:
-        """Return whether a file or its includes have headers from outside the repository."""
+        """Return whether a file or its includes use headers from outside of the repository."""
         return any(
             self._resolve(included, posixpath.dirname(file), kind) is None
             for file in self._closure(name)[0]
@@ -404,7 +412,7 @@ class Repository:
         )
 
     def including(self, name: str, fits: Callable[[str], bool]) -> str | None:
-        """A file that includes this one, directly or not, and fits."""
+        """Return a matching file that includes this one, directly or indirectly; None without one."""
         base = posixpath.basename(name).encode()
         includers = [
             other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
@@ -416,12 +424,12 @@ class Repository:
 
 
 def _cuda_files(text: str) -> set[str]:
-    """The CUDA files that a text names, without their folders."""
+    """Return the CUDA files named in a text, without folders."""
     return {posixpath.basename(name) for name in _CUDA_FILE.findall(text)}
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a file's name can stand in a suite.py and in a record, which are UTF-8."""
+    """Return whether a file's name can be written into suite.py and a record, which are UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -430,7 +438,7 @@ def _is_text(name: str) -> bool:
 
 
 def _cmake_folder(word: str, here: str) -> str:
-    """A folder that a CMake file in `here` names, below the repository's top."""
+    """Return a folder that a CMake file in `here` names, relative to the repository's top."""
     word = word.removeprefix("$<BUILD_INTERFACE:").rstrip(">")
     for variable in ("${PROJECT_SOURCE_DIR}", "${CMAKE_SOURCE_DIR}"):
         if word.startswith(variable):

@@ -1,8 +1,8 @@
-"""Values for the scalars of a suite: all distinct, and none neutral where the arrays allow it.
+"""Values for the scalars of a suite: all different, and not neutral if the arrays allow it.
 
-A kernel that ignores such a scalar, or swaps two of them, computes something else. Values of floating point
-lie between -1 and 1, where a probability or the argument of a square root may lie. Every floating-point type
-of at least 16 bits holds them without rounding.
+A kernel that ignores such a scalar, or swaps two of them, computes a wrong result. Floating-point values lie
+between -1 and 1, the range of probabilities and of arguments of a square root. Every floating-point type of
+at least 16 bits holds them exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain, count
 
 _SIXTY_FOURTHS = (11, 59, 29, 43, 19, 53, 37, 23, 61, 13, 47, 31, 17, 41)
-"""Primes, low and high in turn, so that two neighbours differ by much."""
+"""Primes, alternately low and high, so that neighbours differ much."""
 _SMALL = re.compile(r"(?i)eps(ilon)?\d*|.*_eps(ilon)?|eps_.*|tiny")
 _LOW = re.compile(r"(?i)(.*_)?(lo|low|lower|min|minimum|least)(_.*|\d*)|(min|low)[A-Z].*")
 _FLAG = re.compile(r"(?i).*(flag|mode|type).*|((.*_)?is|has|use|enable|disable)_.*|axis|dim|causal|.*_dim")
@@ -25,7 +25,7 @@ def _primes() -> Iterator[int]:
 
 
 class Values:
-    """Hands out the values for one suite, in the order in which its scalars ask for them."""
+    """Returns values for one suite, in the order of its scalars."""
 
     def __init__(self) -> None:
         self._integers = _primes()
@@ -33,14 +33,14 @@ class Values:
         self._plain: Iterator[int] = chain(_SIXTY_FOURTHS, count(67, 2))
 
     def floating(self, name: str) -> tuple[str, str]:
-        """Return a value for a scalar of floating point, as Python writes it, and the reason for it."""
+        """Return a value for a floating-point scalar in Python, and the reason for it."""
         if _SMALL.fullmatch(name):
             return f"{next(self._small)} / 1024", "guessed: small, but not too small to show"
         value = f"{next(self._plain)} / 64"
         return (f"-{value}" if _LOW.fullmatch(name) else value), "guessed: say what is usual"
 
     def integer(self, name: str) -> tuple[str, str]:
-        """Return a value for an integer that is no length, and the reason for it."""
+        """Return a value for an integer that is not a length, and the reason for it."""
         if _FLAG.fullmatch(name):
             return "1", "guessed: a flag, by its name"
         if _IN_INDEX.fullmatch(name):

@@ -1,4 +1,4 @@
-"""C++ structures of plain numbers that kernels take by value, and how suite.py hands them over."""
+"""C++ structures of plain numbers that kernels take by value, and their values in suite.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.init.cpp import Token, text_of
 from harness.init.scalars import Values
 
 _MOST_SIGNS = 90
-"""Signs of a line of suite.py that holds members or values."""
+"""Most characters of a line in suite.py with members or values."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MEMBER = re.compile(
     r"(?P<type>(?:(?:const|unsigned|signed|long|short)\s+)*[\w:]+)\s+(?P<declared>[^*&()<>{}]+)"
@@ -43,18 +43,18 @@ class Structure:
 
     @property
     def fields(self) -> str:
-        """The members as NumPy's dtype takes them."""
+        """Return the members for NumPy's dtype."""
         counts = (f", {each.count}" if each.count > 1 else "" for each in self.members)
         told = [f'("{m.name}", "{m.dtype}"{count})' for m, count in zip(self.members, counts, strict=True)]
         return _wrapped("[", told, "]", indent=0)
 
     def lengths(self, body: Sequence[Token]) -> list[str]:
-        """Return the integer members that a kernel's body compares something with, `i < p.n`."""
+        """Return the integer members that a kernel's body compares with something, `i < p.n`."""
         compared = set(re.findall(rf"(?:<|>=){re.escape(self.parameter)}\.(\w+)", text_of(body)))
         return [each.name for each in self.members if each.name in compared and "int" in each.dtype]
 
     def values(self, numbers: Values, axis_of: Callable[[str], str]) -> str:
-        """Return the values of the members as a tuple of Python; a member that is an axis has its size."""
+        """Return the values of the members as a Python tuple. A member that is an axis gets its size."""
         told = [self._value(each, numbers, axis_of(each.name)) for each in self.members]
         return _wrapped("(", told, ",)" if len(told) == 1 else ")", indent=8)
 
@@ -68,12 +68,12 @@ class Structure:
 
 
 def _wrapped(opens: str, parts: Sequence[str], closes: str, *, indent: int) -> str:
-    """Return parts in brackets, on lines of their own where one line has no room for them."""
+    """Return parts in brackets, on several lines if one line is too short."""
     line = f"{opens}{', '.join(parts)}{closes}"
     if len(line) <= _MOST_SIGNS:
         return line
     margin = " " * (indent + 4)
-    whole = ", ".join(part.replace(" ", "\0") for part in parts)  # no part is broken
+    whole = ", ".join(part.replace(" ", "\0") for part in parts)  # parts are never broken
     inside = textwrap.fill(
         whole, _MOST_SIGNS, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
     ).replace("\0", " ")
@@ -81,10 +81,10 @@ def _wrapped(opens: str, parts: Sequence[str], closes: str, *, indent: int) -> s
 
 
 def structure_in(text: str, name: str, dtypes: Callable[[str], str | None]) -> tuple[Member, ...] | None:
-    """Return the members of a structure that a file defines; None without it, or where it holds more than
-    plain numbers: pointers, functions, other structures, an alignment of its own.
+    """Return the members of a structure in a file; None without it, or if it has more than plain numbers.
 
-    `dtypes` gives NumPy's name of a C++ type, None for one that is no number.
+    That is pointers, functions, other structures, or its own alignment. `dtypes` returns NumPy's name of a
+    C++ type, None for other types.
     """
     text = _COMMENT.sub(" ", text)
     found = re.search(rf"\bstruct\s+{re.escape(name)}\s*\{{([^{{}}]*)\}}\s*;", text) or re.search(

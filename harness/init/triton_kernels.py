@@ -1,5 +1,7 @@
-"""Triton kernels, read out of source: which of its parameters a kernel loads and stores, what the function
-that launches it hands over for each, and what is stored where that is one expression per element.
+"""Reads Triton kernels from source.
+
+It finds which parameters a kernel loads and stores, which arguments the launching function passes, and the
+stored value if that is one expression per element.
 """
 
 from __future__ import annotations
@@ -14,25 +16,25 @@ from harness.init.bodies import python_name
 from harness.init.elementwise import Elementwise, sure
 
 VIEWS = {"view", "reshape", "contiguous", "flatten", "detach", "squeeze", "unsqueeze"}
-"""Methods of a tensor whose result is in the same memory, or is a copy of the same elements."""
+"""Tensor methods whose result shares memory, or copies the same elements."""
 
 
 @dataclass(frozen=True)
 class Launches:
-    """The arguments that a function gives to the Triton kernels it launches, by the function's own names."""
+    """The arguments that a function passes to its Triton kernels, by the function's own names."""
 
     loaded: frozenset[str]
     stored: frozenset[str]
     plain: frozenset[str]
-    """Names that are numbers: kernels that get them neither load nor store there."""
+    """Names that are numbers, so that kernels do not access memory through them."""
     given: tuple[tuple[ast.FunctionDef, Mapping[str, ast.expr]], ...]
     """Pairs of a launched kernel and its arguments by parameter name."""
     views: Mapping[str, str]
-    """Names that stand for another's memory, and that other's."""
+    """Names that share another's memory, with the other name."""
 
 
 def launches_in(node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]) -> Launches:
-    """The launches of these kernels in a function."""
+    """Return the launches of these kernels in a function."""
     views = dict(_views(node))
     given = tuple(_given(node, kernels))
     loaded: set[str] = set()
@@ -52,14 +54,14 @@ def launches_in(node: ast.FunctionDef, kernels: Mapping[str, ast.FunctionDef]) -
 
 
 def base_of(value: ast.expr) -> str:
-    """`x` of `x`, `x.view(-1)` and `x[0]`; empty where it is more than one name's."""
+    """Return `x` for `x`, `x.view(-1)` and `x[0]`; empty for an expression of several names."""
     while isinstance(value, (ast.Attribute, ast.Call, ast.Subscript)):
         value = value.func if isinstance(value, ast.Call) else value.value
     return value.id if isinstance(value, ast.Name) else ""
 
 
 def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """The names that are given a value, and these values: two of `m, k = a.shape[0], a.shape[1]`."""
+    """Yield assigned names with their values: two for `m, k = a.shape[0], a.shape[1]`."""
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
@@ -71,7 +73,7 @@ def named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _unpacked(values: Sequence[ast.expr], count: int) -> Iterator[ast.expr]:
-    """So many values, with `x.shape[0], x.shape[1]` for `*x.shape`."""
+    """Yield `count` values, with `x.shape[0], x.shape[1]` for `*x.shape`."""
     for value in values:
         if isinstance(value, ast.Starred):
             for index in range(count - len(values) + 1):
@@ -81,8 +83,9 @@ def _unpacked(values: Sequence[ast.expr], count: int) -> Iterator[ast.expr]:
 
 
 def _views(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Names that stand for another's memory, `flat = x.view(-1)`, and that other's; of `x if inplace else y`
-    the one that the parameter's default chooses.
+    """Yield names that share another's memory, `flat = x.view(-1)`, with the other name.
+
+    Of `x if inplace else y` the parameter's default selects one.
     """
     plain = [*node.args.posonlyargs, *node.args.args]
     defaults = dict(zip(reversed(plain), reversed(node.args.defaults), strict=False))
@@ -106,7 +109,7 @@ def _given(
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript)):
             continue
         name = base_of(call.func.value)
-        if name not in kernels and len(kernels) == 1:  # `compiled = kernel.warmup(...)` goes by another name
+        if name not in kernels and len(kernels) == 1:  # `compiled = kernel.warmup(...)` has another name
             name = next(iter(kernels))
         if name not in kernels:
             continue
@@ -117,7 +120,7 @@ def _given(
 
 
 def _accesses(kernel: ast.FunctionDef) -> tuple[set[str], set[str], set[str]]:
-    """The parameters that a kernel loads from, those that it stores to, and those that it hands on."""
+    """Return the parameters that a kernel loads from, stores to, and passes on."""
     parameters = {parameter.arg for parameter in (*kernel.args.posonlyargs, *kernel.args.args)}
     values: dict[str, ast.expr] = {}
     for name, value in named(ast.walk(kernel)):
@@ -148,7 +151,7 @@ def _first(call: ast.Call) -> ast.expr | None:
 def _pointer(
     node: ast.expr | None, parameters: set[str], values: Mapping[str, ast.expr], depth: int = 0
 ) -> str:
-    """The parameter that an address begins with, `x` of `x + row * stride`; empty where none is found."""
+    """Return the parameter at the start of an address, `x` in `x + row * stride`; empty without one."""
     match node:
         case ast.Name(id=name) if name in parameters:
             return name
@@ -164,11 +167,11 @@ def _pointer(
     return ""
 
 
-# --- what a kernel computes -------------------------------------------------------------------------
+# --- a kernel's computation -------------------------------------------------------------------------
 
 
 _HARMLESS = VIEWS | {"numel", "shape", "size", "device", "dtype", "is_cuda", "is_contiguous", "element_size"}
-"""Attributes of a tensor that leave its elements as they are."""
+"""Attributes of a tensor that do not change its elements."""
 _LENGTH = r"\w+\.(?:numel\(\)|shape\[0\]|size\(0\))"
 _BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With)
 
@@ -176,8 +179,9 @@ _BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With)
 def stored_expression(
     function: ast.FunctionDef, launches: Launches, arrays: Sequence[str]
 ) -> Elementwise | None:
-    """Return the value that a function's one Triton kernel stores, made of loads at the same place. The
-    function does no more than hand over its arrays and return the stored one.
+    """Return the value that a function's only Triton kernel stores, computed from loads at the same position.
+
+    The function may only pass its arrays on, and return the stored one.
     """
     if len(launches.given) != 1:
         return None
@@ -185,7 +189,7 @@ def stored_expression(
     calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
     stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
     branches = any(isinstance(each, _BRANCHES) for each in (*ast.walk(node), *ast.walk(function)))
-    if branches or [len(call.args) > 1 for call in stores] != [True]:  # nor are arguments looked for by name
+    if branches or [len(call.args) > 1 for call in stores] != [True]:  # nor are arguments passed by name
         return None
     names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
     often = Counter(each.id for each in names if isinstance(each.ctx, ast.Store))
@@ -220,7 +224,7 @@ def _is_thread(offset: str, values: Mapping[str, ast.expr]) -> bool:
 
 
 def _is_whole(access: ast.Call, offset: str, values: Mapping[str, ast.expr], lengths: set[str]) -> bool:
-    """Return whether an access has no mask, or one that leaves out what lies behind the array alone."""
+    """Return whether an access has no mask, or only one that excludes elements behind the array."""
     masks = [each.value for each in access.keywords if each.arg == "mask"]
     masks += access.args[2 if ast.unparse(access.func) == "tl.store" else 1 :][:1]
     tests = (_value_of(ast.unparse(mask), values) for mask in masks)
@@ -237,7 +241,7 @@ def _is_length(value: ast.expr, function: ast.FunctionDef) -> bool:
 
 
 def _only_hands_over(function: ast.FunctionDef, arrays: set[str], output: str) -> bool:
-    """Return whether a function makes its output, launches, and returns the output as it is."""
+    """Return whether a function only creates its output, launches, and returns the output."""
     parents = {child: each for each in ast.walk(function) for child in ast.iter_child_nodes(each)}
     for each in ast.walk(function):
         if isinstance(each, ast.Return) and each.value is not None and ast.unparse(each.value) != output:
@@ -268,7 +272,7 @@ def _only_hands_over(function: ast.FunctionDef, arrays: set[str], output: str) -
 
 
 def _place(node: ast.expr, pointers: Mapping[str, str]) -> tuple[str, str] | None:
-    """`x_ptr + offsets` as pointer and offset."""
+    """Return pointer and offset of `x_ptr + offsets`."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
         return None
     pointer = ast.unparse(node.left)

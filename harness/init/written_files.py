@@ -1,4 +1,4 @@
-"""The files that `harness init` writes: their text, and how they come to lie in a repository."""
+"""The files of `harness init`: their text, and how they are written into a repository."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _PACKAGE = '"""What asv and pytest run: the suites themselves say which kernels 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The outcome of writing, by path below the folder."""
+    """The result of writing, by path below the folder."""
 
     written: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
-    """There with another content, and left as they are."""
+    """Existing files with another content, left unchanged."""
 
 
 def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str, str]:
-    """The text of every file, by its path below the project's folder; suites lie `below` it.
+    """Return the text of every file, by its path below the project's folder. Suites lie in `below`.
 
-    A project's own configuration of asv and folder `benchmarks` stay as they are: in asv's environments,
-    which lack the harness, one import that fails ends every benchmark; and in ours nothing of the project is
-    built. Ours then lie among the suites. Records and asv's results lie in one folder.
+    A project's own asv configuration and `benchmarks` folder stay unchanged. In asv's environments, which
+    lack the harness, a failing import would stop every benchmark. In the harness's environments nothing of
+    the project is built. So the new files lie among the suites. Records and asv's results share a folder.
     """
     others, has_asv = folder / "benchmarks", own_conf(folder) is not None
     has_benchmarks = others.is_dir() and not _names_harness(others / "suites.py")
     home = below if has_asv else "."
     benchmarks = f"{below}/kernel_benchmarks" if has_asv or has_benchmarks else "benchmarks"
     results = load_config(folder).results if has_settings(folder) else Config.results
-    if has_asv and results == Config.results:  # where theirs may lie
+    if has_asv and results == Config.results:  # where the project's may lie
         results = f"{below}/{results}"
     names = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
     folders = {name: posixpath.relpath(f"{below}/{name}", posixpath.dirname(benchmarks)) for name in names}
@@ -78,26 +78,26 @@ def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str,
 
 
 def own_conf(folder: Path) -> Path | None:
-    """Return the project's own configuration of asv, one that does not name the harness; None without one.
+    """Return the project's own asv configuration, which does not name the harness; None without one.
 
-    Where the project's folder has none of either kind, it may lie in a folder below.
+    If the project's folder has no configuration, it may be in a folder below.
     """
     found = confs_in(folder) or confs_below(folder)
     return next((file for file in found if not _names_harness(file)), None)
 
 
 def _names_harness(file: Path) -> bool:
-    """Return whether a file names the harness's integrations, as the files of `harness init` do."""
+    """Return whether a file names the harness's integrations, like the files of `harness init`."""
     return file.exists() and b"harness.integrations" in read_regular(file)
 
 
 def _there(folder: Path, below: str) -> list[str]:
-    """The suites that lie there already."""
+    """Return the existing suites."""
     return sorted(file.parent.name for file in (folder / below).glob("*/suite.py"))
 
 
 def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
-    """The suites without the kernels that another suite in the folder names already, with their file."""
+    """Return the suites without kernels that another suite in the folder already has, by name and file."""
     place = folder / below
     texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
     found = []
@@ -110,13 +110,13 @@ def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> 
 
 
 def _names(text: str, kernel: KernelGuess, folder: str) -> bool:
-    """Tell whether the text of a suite in `folder` names a kernel and its file."""
+    """Tell whether a suite's text in `folder` names a kernel and its file."""
     file = posixpath.relpath(kernel.source, folder)
     return f'"{kernel.name}"' in text and (file in text or _quoted(file) in text)
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:
-    """Return the folder for suites: the one asked for, else that of the project's settings, else `perf`."""
+    """Return the folder for suites: the requested one, else that of the project's settings, else `perf`."""
     globs = _own_globs(folder)
     own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
     below = posixpath.normpath(asked or own or "perf")
@@ -132,12 +132,12 @@ def suites_folder(folder: Path, asked: str | None) -> str:
 
 
 def _own_globs(folder: Path) -> tuple[str, ...] | None:
-    """The globs of suites that files of this very folder say; None where none does."""
+    """Return the suite globs in this folder's own settings; None without any."""
     return load_config(folder).suites if has_settings(folder) else None
 
 
 def _settings(folder: Path, below: str, results: str) -> dict[str, str]:
-    """pyproject.toml with a table more, or a harness.toml; nothing where the settings are there."""
+    """Return pyproject.toml with another table, or a harness.toml; nothing if the settings exist."""
     if _own_globs(folder) is not None:
         return {}
     line = f'suites = ["{below}/*"]\n'
@@ -152,13 +152,15 @@ def _settings(folder: Path, below: str, results: str) -> dict[str, str]:
     after = f"{before.rstrip()}\n\n[tool.harness]\n{line}"
     try:
         tomllib.loads(after)
-    except ValueError:  # such as an inline table of tools, to which nothing can be added at the end
+    except ValueError:  # such as an inline table of tools, which cannot be extended at the end
         return {"harness.toml": line}
     return {"pyproject.toml": after}
 
 
 def _asv_settings(folder: Path, home: str, benchmarks: str, results: str) -> str:
-    """asv.conf.json in the folder `home`; its paths, like `home` itself, are given from the project's top."""
+    """Return asv.conf.json for the folder `home`. Paths, like `home` itself, are relative to the project's
+    top.
+    """
     settings = {
         "version": 1,
         "project": folder.resolve().name,
@@ -176,9 +178,10 @@ def _asv_settings(folder: Path, home: str, benchmarks: str, results: str) -> str
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool, dry_run: bool) -> Written:
-    """Write what is not there. What differs is left as it is, unless `force` says otherwise; pyproject.toml,
-    which only grows, is written either way. Raises StoreError where a file cannot be written, and then what
-    was written is taken away again.
+    """Write missing files. A different file stays unchanged unless `force` is set.
+
+    pyproject.toml is only extended, and always written. Raises StoreError if a file cannot be written, and
+    then removes the files written so far.
     """
     outcome: dict[str, list[str]] = {"written": [], "unchanged": [], "differs": []}
     changed: dict[Path, bytes] = {}
@@ -218,12 +221,12 @@ def _comment(text: str, indent: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as Python and a formatter write it; a file may have any name."""
+    """Return a text as a Python string in a formatter's style. A file may have any name."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
 def suite_text(suite: SuiteGuess, folder: str) -> str:
-    """Return suite.py of a suite in `folder`, below the project's."""
+    """Return suite.py of a suite in `folder`, relative to the project."""
     names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
     names |= {"Scalar"} if suite.numbers else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
@@ -239,7 +242,7 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
             class_name=_class_name(suite.name),
             names=sorted(names),
             about=_about(suite, outputs),
-            # Normal numbers, cut off, would be zeros for the most part.
+            # Truncated normal numbers would mostly be zeros.
             whole=[array for array in given if not array.dtype.startswith(_FLOATING)],
             results=[f"{array.name} of shape ({', '.join(array.shape)})" for array in outputs],
             compiled=partial(_compiled, folder=folder),
@@ -256,7 +259,7 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
 
 @cache
 def _templates() -> Environment:
-    """Return the templates beside this file. They make Python, where escapes of HTML mean nothing."""
+    """Return the templates beside this file, without HTML escapes, because they make Python."""
     made = Environment(  # noqa: S701
         keep_trailing_newline=True,
         loader=FileSystemLoader(Path(__file__).parent),
@@ -274,7 +277,7 @@ def _templates() -> Environment:
 
 
 def _because(line: str, why: str) -> str:
-    """Return a line with its reason behind it, or above it where there is no room."""
+    """Return a line with its reason after it, or above it if there is no room."""
     line, why = line.rstrip(), " ".join(why.split())
     if not why:
         return f"{line}\n"
@@ -283,7 +286,7 @@ def _because(line: str, why: str) -> str:
 
 
 def _returned(text: str, mark: str = "") -> str:
-    """Return the body of a method that returns the last line of a text; each line behind a mark."""
+    """Return the body of a method that returns the last line of a text; each line after a mark."""
     *before, expression = text.split("\n")
     return "\n".join(f"    {mark}    {line}" for line in (*before, f"return {expression}"))
 
@@ -294,7 +297,7 @@ def _about(suite: SuiteGuess, outputs: Sequence[ArrayGuess]) -> str:
         known = suite.reference.why.rpartition(": ")[2].capitalize()
     elif known:
         known = f"{outputs[0].name} = {known}"
-    about = suite.about or known.replace("case.", "") or "Say here what is computed"
+    about = suite.about or known.replace("case.", "") or "Define the computation here"
     about = about.replace("\\", "").replace('"', "'")
     return about if about.isprintable() and len(about) < _WIDTH - 12 else suite.name
 
@@ -312,7 +315,7 @@ def _sizes(numbers: Sequence[int]) -> str:
 
 
 def _words_of(array: ArrayGuess, dtype: str) -> list[str]:
-    """Return what an array is declared with, in a suite of that element type."""
+    """Return the arguments of an array's declaration, in a suite of that element type."""
     words = [f'"{axis}"' for axis in array.shape]
     words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
     words += ["init=0"] if array.init else []
@@ -321,7 +324,7 @@ def _words_of(array: ArrayGuess, dtype: str) -> list[str]:
 
 
 def _drawn(array: ArrayGuess) -> str:
-    """Return the integers that an array is filled with."""
+    """Return the random integers that an array is filled with."""
     least = 0 if INDICES.fullmatch(array.name) or array.dtype.startswith(("u", "bool")) else -8
     most = 2 if array.dtype == "bool" else 9
     shape = _tuple([f"case.{axis}" for axis in array.shape])
@@ -329,7 +332,7 @@ def _drawn(array: ArrayGuess) -> str:
 
 
 def _compiled(kernel: KernelGuess, folder: str) -> str:
-    """Return the source of a kernel as `Kernel` takes it, from the suite's folder."""
+    """Return the source of a kernel for `Kernel`, relative to the suite's folder."""
     source = _quoted(posixpath.relpath(kernel.source, folder))
     if kernel.function:
         return f'{kernel.function}({source}, "{kernel.entry}")'
@@ -338,7 +341,7 @@ def _compiled(kernel: KernelGuess, folder: str) -> str:
 
 
 def _fields(suite: SuiteGuess, kernel: KernelGuess) -> dict[str, str]:
-    """Return the keywords of a Kernel with their values; empty for none."""
+    """Return the keywords of a Kernel with their values; omitted ones are empty."""
     return {
         "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
         "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",

@@ -1,4 +1,4 @@
-"""Other tools that measure through the harness: asv and pytest, a room each.
+"""Other tools that measure through the harness: asv and pytest, a package each.
 
-`asv_plugin` and `asv_tracks` are the names that configurations and benchmark files hold.
+`asv_plugin` and `asv_tracks` are the names used in configurations and benchmark files.
 """

@@ -1,4 +1,4 @@
-"""The name of the plugin in an asv.conf.json: ``"plugins": [".harness.integrations.asv_plugin"]``."""
+"""Name of the plugin in an asv.conf.json: ``"plugins": [".harness.integrations.asv_plugin"]``."""
 
 __all__ = ["CheckoutEnvironment", "setup"]
 

@@ -1,4 +1,4 @@
-"""The name by which a benchmark file imports the tracks: ``from harness.integrations import asv_tracks``."""
+"""Name for importing the tracks in a benchmark file: ``from harness.integrations import asv_tracks``."""
 
 __all__ = ["SuiteTracks"]
 

@@ -1,3 +1,5 @@
-"""Judgement by arithmetic alone: gates, trials of a case, verdicts, causes; estimates in statistics/.
-No file, no clock, no device. `judge` decides a verdict and holds the error rates.
+"""Judges measurements by arithmetic alone: gates, trials of a case, verdicts and causes.
+
+`statistics/` holds the estimates and tests. Nothing here reads a file, a clock or a device. `judge` decides a
+verdict and defines the error rates.
 """

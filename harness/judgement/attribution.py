@@ -1,7 +1,7 @@
 """Finds the cause of an effect: the code, the clocks, heat, power, another process or the environment.
 
-A time alone cannot tell. Cycles beside the time, the clocks that each side saw, each side's clock when it ran
-alone, and what the gates caught can, mostly; where they cannot, there is no attribution.
+Time alone cannot show the cause. The attribution also uses SM cycles, each side's clock in the comparison and
+when it ran alone, and the quads that gates caught. If these do not show a cause, there is no attribution.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from statistics import fmean
 from harness.records.types import Attribution, Effect, Snapshot, Verdict
 
 _CLOCKS_EQUAL = 0.002
-"""Two sides whose mean SM clocks in the quads are this close saw the same clock."""
+"""Largest relative difference of two mean SM clocks that counts as the same clock."""
 POWER_COUPLED = 0.003
-"""Two sides whose SM clocks, alone, are further apart than this draw different power."""
+"""Relative difference of the SM clocks of two sides, each running alone, from which they draw different
+power."""
 _SM_BOUND = 0.8
 """Clock exponent below which cycles follow the clock rather than the work."""
 _HIDDEN = 0.0025
-"""A change of cycles without a change of time is reported where its whole interval is beyond this."""
+"""Smallest change of cycles without a change of time that is reported. The whole interval must exceed it."""
 _MOST = 0.5
-"""Share of an effect that something must explain to be its cause."""
+"""Share of an effect that a cause must explain."""
 _TOUCHED_MATTERS = 0.1
-"""Share of touched quads from which on they are the cause of an inconclusive case."""
+"""Share of touched quads from which the disturbance is the cause of an inconclusive case."""
 
 _OF_GATE: Mapping[str, Attribution] = {
     "contention": "contention",
@@ -35,7 +36,7 @@ _OF_GATE: Mapping[str, Attribution] = {
     "sm-clock": "clocks",
     "clocks-apart": "clocks",
     "temperature": "thermal",
-    "canary": "contention",  # a fixed kernel: what slows it alone is something else on the card
+    "canary": "contention",  # The canary is a fixed kernel: only other work on the card can slow it.
 }
 
 
@@ -44,17 +45,18 @@ class SoloRun:
     """The measurements of one side that ran by itself, back to back, for a second or more. None: unknown."""
 
     time_ns: float
-    """Time of one launch. The energy is of one launch too; clock and power are means."""
+    """Time of one launch, in nanoseconds. Energy is per launch too; clock and power are means."""
     sm_clock_mhz: float | None = None
     power_w: float | None = None
-    """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""
+    """Mean of the power sensor's readings. A sensor that averages over a second still includes earlier work.
+    """
     energy_j: float | None = None
     energy_error: float | None = None
-    """Share by which the energy may be off: the counter is read only once in a sampling interval."""
+    """Possible relative error of the energy: the counter is updated only once in a sampling interval."""
 
 
 def attribute(verdict: Verdict) -> Attribution | None:
-    """Return the cause of a case's outcome, or None where the measurements show no cause.
+    """Return the cause of a case's outcome, or None if the measurements show no cause.
 
     The cause of an invalid case is the gate that made it invalid.
     """
@@ -63,12 +65,12 @@ def attribute(verdict: Verdict) -> Attribution | None:
         return _OF_GATE.get(verdict.reason)
     if time is None:
         return None
-    # Cycles stand for work, except where time hardly follows the clock.
+    # Cycles measure the work of the code, unless the time hardly follows the clock.
     misleads = verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
     work = None if misleads else verdict.cycles
     hides = verdict.power_capped and work and (work.low > _HIDDEN or work.high < -_HIDDEN)
     if work and hides and not (_overlap(work, time) or _explains(time.effect, work.effect)):
-        return "code"  # more or fewer cycles, which the power limit keeps out of the time
+        return "code"  # The work changed, and the power limit hid the change from the time.
     if status in ("regression", "improvement"):
         return _of_effect(verdict, time, work)
     if status in ("unchanged", "inconclusive") and _coupled(verdict):
@@ -92,11 +94,11 @@ def solo_of(
     time_ns: float | None = None,
     sm_clock_mhz: float | None = None,
 ) -> SoloRun:
-    """Sum up one side's solo block: so many launches, evenly spread from one moment to the other.
+    """Summarize the block in which one side ran alone, with its launches spread evenly over the block.
 
-    Moments and snapshots (oldest first) are on the host monotonic clock. `time_ns`, of one launch, and
-    `sm_clock_mhz` are the device's own if given; else the block's mean, flushes and gaps included, and the
-    mean of the snapshots.
+    Moments and snapshots (oldest first) are on the host's monotonic clock. `time_ns` (of one launch) and
+    `sm_clock_mhz` are the device's own values. Without them, the block's mean time is used, which includes
+    flushes and gaps, and the mean clock of the snapshots.
     """
     if launches < 1 or ended_ns <= started_ns:
         raise ValueError(f"expected launches in a span of time, got {launches} in {ended_ns - started_ns} ns")
@@ -113,17 +115,17 @@ def solo_of(
 
 
 def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
-    """Mean power from the energy counter, and the share by which it may be off.
+    """Return the mean power from the energy counter, and its possible relative error.
 
-    The counter stands still for about 100 ms at a time, so only between its first and last seen move is it
-    not stale by an unknown part of that.
+    The counter is updated about every 100 ms. So only the energy between its first and last update in the
+    block is used.
     """
     known = [(snapshot.at_ns, snapshot.energy_j) for snapshot in snapshots if snapshot.energy_j is not None]
     moves = [(before_ns, at_ns, joule) for (before_ns, old), (at_ns, joule) in pairwise(known) if joule > old]
     if len(moves) < 2:
         return None
     first, last = moves[0], moves[-1]
-    # It moved somewhere between two snapshots: halfway, give or take half of that.
+    # The update happened between two snapshots. Take the middle, with half the distance as the error.
     span_ns = (last[0] + last[1] - first[0] - first[1]) / 2
     doubt_ns = (last[1] - last[0] + first[1] - first[0]) / 2
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
@@ -135,10 +137,10 @@ def _of_effect(verdict: Verdict, time: Effect, work: Effect | None) -> Attributi
         if (moved and _overlap(cycles, time)) or _explains(cycles.effect, time.effect):
             return "code"
     base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
-    # The effect on time, if time is cycles over clock.
+    # Expected effect of the clocks on the time, if time is cycles over clock.
     gap = base / head - 1 if head and base is not None else None
     if gap is not None and abs(gap) > _CLOCKS_EQUAL:
-        # Of a kernel that hardly follows the clock, a difference of clocks explains hardly anything.
+        # If the kernel hardly follows the clock, a clock difference explains little.
         exponent = 1.0 if verdict.clock_exponent is None else min(max(verdict.clock_exponent, 0.0), 1.0)
         if _explains(gap * exponent, time.effect):
             return _behind_the_clocks(verdict)
@@ -148,7 +150,7 @@ def _of_effect(verdict: Verdict, time: Effect, work: Effect | None) -> Attributi
 
 
 def _behind_the_clocks(verdict: Verdict) -> Attribution:
-    """Name what set the sides' clocks apart, where something else shows that."""
+    """Return the reason why the sides' clocks differ, if another measurement shows it."""
     if _coupled(verdict):
         return "power"
     lowering = {c: n for c, n in verdict.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
@@ -165,7 +167,7 @@ def _explains(part: float, whole: float) -> bool:
 
 
 def _largest(touched: Mapping[str, int]) -> str:
-    """Return the gate that caught most quads, the earlier one of two; empty where none caught any."""
+    """Return the gate that caught most quads, the earlier gate at a tie; empty if no gate caught any."""
     return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
 
 

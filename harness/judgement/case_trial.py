@@ -1,4 +1,4 @@
-"""The trial of one case: the measurements of its processes so far, and the verdict. Pure."""
+"""The trial of one case: the measurements of its processes so far, and the verdict. Pure functions."""
 
 from __future__ import annotations
 
@@ -42,23 +42,24 @@ from harness.records.types import (
 from harness.suite.problem import Case
 
 CYCLES_MEAN_WORK = 0.8
-"""Clock exponent from which on time is cycles over clock."""
+"""Clock exponent from which time is taken to be cycles over clock."""
 SPARE_PROCESSES = 2
-"""Processes beyond those of a look, for a case whose blocks hold too few quads that can be read."""
+"""Extra processes for a case whose blocks hold too few readable quads."""
 ORDER_ERROR = 1e-3
-"""Error rate at which the order of slots is taken to matter although it does not."""
+"""Error rate of the test for an effect of the order of slots."""
 _WRAPPED = 4.0
-"""The largest ratio of two clocks of one quad; beyond it a counter has wrapped."""
+"""Largest ratio of two clocks of one quad. A larger ratio means that a counter has wrapped."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
-"""Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
-look, by the tolerance, and only those that are not need more."""
+"""Standard errors of a block's effect, in margins, at which the block ends: at the first look and later. Most
+cases are settled at the first look, by the tolerance. The others need a more precise estimate."""
 TAIL_QUADS = 50
-"""The fewest quads of a block where slots strayed on one side: strays are few, and have to be counted."""
+"""Fewest quads of a block in which one side had outliers. Outliers are rare, so counting them needs more
+quads."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoisePriors:
-    """Spread of effects between processes on this device, and its origin."""
+    """Spread of effects between processes on this device, and where that estimate comes from."""
 
     time: Prior = DEFAULT_PRIOR
     cycles: Prior = DEFAULT_PRIOR
@@ -66,7 +67,8 @@ class NoisePriors:
     floor: float | None = None
     """Smallest visible slowdown of this case when the device was calibrated."""
     launch_ns: float = 0.0
-    """Standard deviation of a launch's time between processes, in nanoseconds; not part of the priors."""
+    """Standard deviation of a launch's time between processes, in nanoseconds. The priors do not include it.
+    """
 
     def at(self, time_ns: float) -> NoisePriors:
         """Return the priors of a case whose launches take `time_ns`."""
@@ -79,16 +81,16 @@ class NoisePriors:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The goal of the next block of a case, at which the block ends."""
+    """The precision that the next block of a case must reach. The block ends when it is reached."""
 
     standard_error: float
-    """The standard error of its effect at which it ends."""
+    """Standard error of the block's effect at which the block ends."""
     min_quads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Effects of some quads of a process; None where too few of them can be read."""
+    """Effects of some quads of a process; None where too few quads are readable."""
 
     time: ProcessEffect | None = None
     cycles: ProcessEffect | None = None
@@ -115,10 +117,10 @@ class Round:
     block: PairedBlock
     gated: Gated
     quads: tuple[Quad, ...]
-    """Quads whose times can be read."""
+    """Quads with readable times."""
     all: _Effects
     clean: _Effects
-    """Effects of the quads that nothing else touched."""
+    """Effects of the quads without a disturbance."""
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
@@ -131,7 +133,7 @@ class Round:
 
     @cached_property
     def losses(self) -> paired.Losses:
-        """Its stray slots, which every further look asks for again."""
+        """Return the outliers of this process. Every later look uses them again, so they are cached."""
         return paired.losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
 
     @cached_property
@@ -148,8 +150,8 @@ class Round:
 class CaseTrial:
     """A case that both commits have, from the first process to its verdict.
 
-    Until a look decides, its processes are `rounds`. What is called slower or faster is then measured
-    `again`, and by that alone confirmed or not.
+    Processes are added to `rounds` until a look decides. If the case is then called slower or faster, new
+    processes are measured into `again`. Only these can confirm the call.
     """
 
     id: str
@@ -161,30 +163,30 @@ class CaseTrial:
     again: list[Round] = field(default_factory=list)
     """Processes measured to confirm or refute what `rounds` said."""
     sides: Mapping[str, Arm] = field(default_factory=dict)
-    """Base and head, apart from their times."""
+    """Facts about base and head other than their times."""
     settings_changed: tuple[str, ...] = ()
-    """Settings of base's process that head's has otherwise, such as ``torch.get_num_threads: 8 → 1``."""
+    """Settings that differ between base's process and head's, such as ``torch.get_num_threads: 8 → 1``."""
     outputs: Outputs | None = None
-    """Results that head's outputs were compared with; None where nothing ran."""
+    """Reference that head's outputs were compared with; None if nothing ran."""
     judgement: Judgement | None = None
-    """The judgement of `rounds`; or of `again` where these show that nothing changed."""
+    """Judgement of `rounds`, or of `again` if these processes showed no change."""
     looks: int = 0
     """Number of looks so far in this stage."""
     settled: bool = False
-    """True where nothing more is to be measured."""
+    """True if no more processes are needed."""
     confirmed: bool | None = None
     p_value: float = 1.0
     stopped_by: str = ""
-    """Reason why it ended early: budget-spent, interrupted or record-ends."""
+    """Reason for an early end: budget-spent, interrupted or record-ends."""
     solo: Mapping[str, SoloRun] = field(default_factory=dict)
-    """By side, what it did when it ran alone; empty where none did."""
+    """Measurements of each side running alone; empty if there are none."""
     diagnosis: Diagnosis | None = None
     _flag: Judgement | None = None
-    """The judgement that is being confirmed."""
+    """The judgement that new processes must confirm."""
     _ending: Verdict | None = None
 
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
-        """Settle the case by something other than its times; `side` is the one that failed, if one did."""
+        """Settle the case by a reason other than its times. `side` is the side that failed, if one did."""
         self.settled = True
         if side and status != "failed":
             side, message = "", f"At {side}: {message}"
@@ -196,16 +198,16 @@ class CaseTrial:
 
     @property
     def confirming(self) -> bool:
-        """Return whether it was called slower or faster, and what is measured now is to confirm it."""
+        """Return whether the case was called slower or faster, and is now being confirmed."""
         return self._flag is not None
 
     @property
     def precision(self) -> Precision:
-        """Return how well the next block must know its effect for the verdict to profit."""
+        """Return the precision that the next block needs."""
         wanted = self._precision
         least = 0.0
         if self.noise.launch_ns:
-            # What processes differ by hides a smaller error than this, and their quads take long.
+            # A smaller error is useless: differences between processes hide it, and long quads are expensive.
             found = [each.all.time.value for each in (*self.rounds, *self.again) if each.all.time]
             differ = stdev(found) if len(found) > 2 else 0.0
             least = max(differ, math.sqrt(self.noise_of(self.rounds).time.variance)) / 3
@@ -219,25 +221,25 @@ class CaseTrial:
         min_quads = TAIL_QUADS if self.suspicious else 0
         beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         if not self.confirming and beyond < 0:
-            # It is the tolerance that it may still have to be told from.
+            # The effect must be distinguished from the tolerance, too.
             return Precision(2 * later, min_quads)
         if not self.confirming or "tail" in self.judgement.metrics:
             return Precision(later, min_quads)
-        # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
+        # An eighth: then two processes usually suffice to confirm an effect of the size that was seen.
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
 
     @property
     def suspicious(self) -> bool:
-        """Tell whether strays cost one side more than the tolerated amount, by chance or not."""
+        """Tell whether outliers cost one side more than tolerated, whether or not by chance."""
         return abs(self.tail(self.rounds).cost) > self.policy.tail_margin
 
     @property
     def unfinished(self) -> bool:
-        """Tell whether the trial stopped undecided. Such a trial says nothing about error rates."""
+        """Tell whether the trial stopped undecided. Error rates cannot be estimated from such a trial."""
         return bool(self.stopped_by) or (self.confirming and self.confirmed is None)
 
     def add(self, block: PairedBlock, gated: Gated) -> None:
-        """Take what one more process measured, and judge where a look is due."""
+        """Add the measurements of one more process, and judge if a look is due."""
         self._stage.append(Round.of(block, gated))
         if self.settled:
             return
@@ -245,14 +247,14 @@ class CaseTrial:
         if len(_with_effect(self._stage)) >= count:
             self.look()
         elif len(self._stage) >= count + SPARE_PROCESSES:
-            self.settled = True  # too little can be read
+            self.settled = True  # too few readable quads
 
     @property
     def _stage(self) -> list[Round]:
         return self.again if self.confirming else self.rounds
 
     def look(self, *, last: bool = False) -> None:
-        """Judge by all processes of the stage so far, at its next look, or at the last that there can be."""
+        """Judge all processes of the stage so far: at the next look, or at the last possible one."""
         look, self.looks = self.looks, self.looks + 1
         last = last or self.looks == len(self.policy.looks)
         found = self._judge(self._stage, look, last=last)
@@ -268,14 +270,15 @@ class CaseTrial:
         if refuted:
             self.judgement = found
         if refuted or last:
-            # For want of another look. `settle` may still confirm it, as other cases' p-values fall.
+            # No look is left. `settle` may still confirm the case when the p-values of other cases fall.
             self.confirmed, self.settled = False, True
 
     def _confirm(self, look: int, *, last: bool) -> None:
-        """Take in what this look says of the flag.
+        """Update the confirmation with this look.
 
-        At the power limit, which hides work from time, cycles may confirm alone, with half of the error: what
-        both say they say as well, so that errs no more often.
+        The power limit can hide work from the time. There cycles alone may confirm, with half of the error
+        rate. The total error rate is unchanged, because what time and cycles confirm together, cycles confirm
+        too.
         """
         assert self._flag is not None
         ways = [(self._p_again(look, self._flag.metrics, last=last), self._flag.metrics)]
@@ -299,16 +302,16 @@ class CaseTrial:
     def _judge(
         self, rounds: Sequence[Round], look: int, *, last: bool = False, clean: bool = False
     ) -> Judgement:
-        """By metrics, and by the tail where these say nothing."""
+        """Judge by the metrics, and by the outliers if the metrics do not decide."""
         metrics = self.metrics(rounds, clean=clean)
         again = rounds is self.again
         found = judge(metrics, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
         if found.status == "undecided" and not last:
-            return found  # what strays say would take the looks that are still to come
+            return found  # If outliers decided now, the remaining looks would be lost.
         if any(each.block.in_turns for each in rounds):
-            return found  # a process strays as a whole, so its quads are no trials of their own
+            return found  # Outliers come in bursts within a process, so its quads are not independent trials.
         tail, alpha = self.tail(rounds), self.policy.flag_alpha(look, last=last)
         for direction in DIRECTIONS:
             cost, p_value = tail.toward(direction)
@@ -319,17 +322,17 @@ class CaseTrial:
         return found
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """Measure nothing more, and judge by what is known by then, whatever the number of processes."""
+        """Stop measuring, and judge by the processes so far."""
         if self.settled:
             return
         if len(_with_effect(self._stage)) >= 2:
             self.look(last=True)
         self.stopped_by, self.settled = self.stopped_by or why, True
         if self._flag and self.judgement and self.judgement.status == self._flag.status:
-            self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
+            self.confirmed = None  # neither confirmed nor refuted, unless `settle` confirms it
 
     def metrics(self, rounds: Sequence[Round], *, clean: bool = False) -> list[MetricEffects]:
-        """Time, and cycles where every process has them."""
+        """Return the effects in time, and in cycles if every process has them."""
         found = [each.clean if clean else each.all for each in rounds]
         time = tuple(each.time for each in found if each.time)
         cycles = tuple(each.cycles for each in found if each.cycles)
@@ -340,15 +343,16 @@ class CaseTrial:
         return metrics
 
     def noise_of(self, rounds: Sequence[Round]) -> NoisePriors:
-        """Return the priors for these processes, by the median time of the faster side's launches."""
+        """Return the priors for these processes. They depend on the median launch time of the faster side."""
         times = [min(each.block.median_ns("A"), each.block.median_ns("B")) for each in rounds if each.quads]
         return self.noise.at(median(times)) if times else self.noise
 
     @property
     def _cycles_tell(self) -> bool | None:
-        """Return whether cycles count where time disagrees; None where unknown.
+        """Return whether cycles decide if time disagrees with them; None if unknown.
 
-        At the power limit they do, as it hides work from time; not where they follow the clock, not the work.
+        At the power limit cycles decide, because the limit hides work from the time. They do not decide if
+        they follow the clock instead of the work.
         """
         exponent = self.exponent()
         if exponent is not None and exponent < CYCLES_MEAN_WORK:
@@ -357,7 +361,7 @@ class CaseTrial:
 
     @property
     def power_capped(self) -> bool | None:
-        """Return whether the driver lowered clocks for the power limit; None where it cannot tell."""
+        """Return whether the driver lowered clocks for the power limit; None if unknown."""
         return self._gated().power_capped
 
     def tail(self, rounds: Sequence[Round]) -> paired.Tail:
@@ -368,7 +372,7 @@ class CaseTrial:
         return paired.order_bias(found)
 
     def exponent(self) -> float | None:
-        """Return the clock exponent, from the process that shows it best."""
+        """Return the clock exponent of the process that determines it best."""
         found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 
@@ -376,7 +380,7 @@ class CaseTrial:
         return combine([each.gated for each in (*self.rounds, *self.again)])
 
     def verdict(self) -> Verdict:
-        """Return the verdict as things stand."""
+        """Return the verdict by the measurements so far."""
         if self._ending is not None:
             return self._ending
         gated = self._gated()
@@ -394,15 +398,15 @@ class CaseTrial:
 
     @property
     def telling(self) -> list[Round]:
-        """The processes that the verdict rests on."""
-        # What was measured again was not chosen for being large, so its effect is the unbiased one.
+        """Return the processes that the verdict is based on."""
+        # Processes that confirm were not selected by the size of their effect, so their estimate is unbiased.
         return _with_effect(self.again if self.confirmed is not None and self.again else self.rounds)
 
     def _disturbed(self, gated: Gated, status: VerdictStatus) -> tuple[str, str] | None:
-        """Return the reason code and sentence of a disturbance that may have made the verdict, or None.
+        """Return the reason code and sentence of a disturbance that could explain the verdict, or None.
 
-        The verdict is compared with that of the clean quads. Without clean quads, the disturbance of a fixed
-        kernel's time decides.
+        The verdict is compared with the verdict of the clean quads. If there are no clean quads, the
+        disturbance of the canary's time decides.
         """
         if len(gated.clean) == len(gated.quads):
             return None
@@ -415,8 +419,8 @@ class CaseTrial:
             if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
-                f"The {sum(len(each.gated.clean) for each in clean)} quads without a disturbance say "
-                f"{alone.status}, and all together do not: {told}"
+                f"The {sum(len(each.gated.clean) for each in clean)} undisturbed quads give the verdict "
+                f"{alone.status}, and all quads together do not:  {told}"
             )
         claim = self.policy.tolerance
         if status != "unchanged":
@@ -426,11 +430,13 @@ class CaseTrial:
             return None
         return reason, (
             f"Every quad was disturbed, and a fixed kernel's time varied by {percent(gated.disturbance)}, "
-            f"which can make such an effect or hide one: {told}"
+            f"which can cause or hide such an effect: {told}"
         )
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
-        """Return whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
+        """Return whether another judgement supports the verdict. An effect can be both slower and within the
+        tolerance.
+        """
         metrics = alone.metrics or ("time", "cycles")
         sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in metrics]
         if status == "unchanged":
@@ -438,8 +444,9 @@ class CaseTrial:
         return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
-        """Return why the bias from the order of slots could change the verdict, or "" where it could not."""
-        # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
+        """Return why the order of slots could change the verdict, or "" if it could not."""
+        # Use all processes: two short blocks could not show an order effect, and no process was selected by
+        # its order.
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.metrics:
             return ""
@@ -480,7 +487,7 @@ class CaseTrial:
             complete=not self.stopped_by,
         )
         if judgement is not None and "tail" in judgement.metrics and status != "invalid":
-            return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
+            return verdict  # Neither the usual time nor the usual cycles explain a few outliers.
         return dataclasses.replace(verdict, attribution=attribute(verdict))
 
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
@@ -490,7 +497,7 @@ class CaseTrial:
         return dataclasses.replace(bare, base=base, head=head, **told)
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
-        """A side with the median time of `quads` and the mean SM clock of `every` quad."""
+        """Return a side with the median time of `quads` and the mean SM clock of `every` quad."""
         letter, known = ("A" if side == "base" else "B"), self.sides.get(side)
         times = [time_ns for quad in quads for time_ns in paired.of_arm(quad.order, quad.times_ns, letter)]
         if known is None and not times:
@@ -508,20 +515,19 @@ class CaseTrial:
 
 
 def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
-    """Return a verdict, by its name, of a case with nothing measured."""
+    """Return a verdict without measurements."""
     known = fields_of(case, "kernel", "sizes", "dtype")
     return Verdict(case=name, status=status, reason=reason, message=message, **known)
 
 
 def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
-    """Confirm what fresh processes, which no one chose a case by, have said again surely enough.
+    """Confirm the flagged cases whose confirming processes give small enough p-values.
 
-    Holm's step-down over all flagged (Scandinavian Journal of Statistics 6 (1979) 65-70): the chance
-    that any case within the margin is confirmed is at most `policy.confirm`, however it was flagged.
-    The two stages share no data: a false alarm must pass both by chance. A case's p-value is the least that
-    `p_again` had for it so far. It can only fall as looks are added, so what is confirmed before the last of
-    them would be so after it. A case that no look has decided yet may still be flagged, so it counts among
-    those that are.
+    Holm's step-down runs over all flagged cases (Scandinavian Journal of Statistics 6 (1979) 65-70). The
+    probability of confirming any case that is within the margin is at most `policy.confirm`. The flag and its
+    confirmation share no data, so a false alarm must pass both by chance. The p-value of a case is the
+    smallest that `p_again` has returned for it. It can only fall with more looks, so a confirmation never has
+    to be taken back. A case that no look has decided yet may still be flagged, so it counts as flagged.
     """
     family = {each.id: each for each in trials if each.confirming or not each.settled}
     for name in holm({name: each.p_value for name, each in family.items()}, policy.confirm):
@@ -529,7 +535,7 @@ def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
 
 
 def _outcome(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
-    """Status, reason, and what neither they nor the figures tell, of a case that has been judged."""
+    """Return the status, the reason and a sentence on what the status and the numbers do not show."""
     if judgement.status in ("slower", "faster"):
         return _outcome_of_flagged(trial, judgement)
     if judgement.status == "same":
@@ -561,7 +567,7 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _effect(rounds: Sequence[Round], name: MetricName, trial: CaseTrial) -> Effect | None:
-    """Return the effect of these processes in one metric; None where one of them does not have it."""
+    """Return the effect of these processes in one metric; None if a process lacks the metric."""
     metric = next((each for each in trial.metrics(rounds) if each.name == name and each.effects), None)
     if metric is None:
         return None
@@ -580,7 +586,9 @@ def _energy(solo: Mapping[str, SoloRun]) -> Effect | None:
 
 
 def _counted(quad: Quad) -> bool:
-    """Tell whether the quad's cycles can be read. If clocks differ widely in one quad, a counter wrapped."""
+    """Tell whether the quad's cycles are readable. Widely different clocks in one quad mean that a counter
+    wrapped.
+    """
     if quad.cycles is None or not paired.readable(quad.cycles):
         return False
     clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]

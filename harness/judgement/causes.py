@@ -2,13 +2,14 @@
 
 The extra cycles of head are divided in two ways:
 
-- by the reason for which warps waited. Warps are resident for `warp_cycles` in all. Each counter of stalls
-  holds the part of these in which warps waited for one reason: that is the reason's part of the cycles.
-- by how long a unit was busy: its share of its own peak rate, of all cycles. A unit can bound the time where
-  it is busy for most of it.
+- By stall reason. `warp_cycles` counts the cycles in which warps were resident. Each stall counter holds the
+  part of them in which warps waited for one reason.
+- By busy unit: its share of its peak rate, times all cycles. A unit can bound the time only if it is busy
+  most of the time.
 
-A group of stalls and units that took longer explains a share of the extra cycles. Amounts that grew divide it
-among them. Nothing is named that did not grow, or that explains less than a third.
+A group joins the stalls and units of one kind of work. The extra cycles of a group are divided among the
+amounts that grew. A cause is reported only if its amount grew and if it explains at least a third of the
+extra cycles.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ Counters = Mapping[str, float]
 
 LEAST_SHARE = 1 / 3
 _GREW = 0.05
-"""Growth of an amount from which on it can be a cause."""
+"""Relative growth of an amount from which it can be a cause."""
 _BOUND_PERCENT = 60.0
-"""Share of its peak rate from which on a unit may bound the time, in percent."""
+"""Share of its peak rate from which a unit may bound the time, in percent."""
 _SEEN = 0.5
-"""Share of the judged slowdown that has to show under the profiler too."""
+"""Share of the judged slowdown that must also appear under the profiler."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Stalls that last longer, and units that are busier, when one kind of work takes longer."""
+    """The stalls and units that belong to one kind of work."""
 
     stalls: tuple[str, ...]
     units: tuple[str, ...] = ()
@@ -171,7 +172,7 @@ def _scattered(sides: _Sides, name: str, all_sectors: float) -> _Grown:
     requests, sectors = sides.both(f"{name}_requests"), sides.both(f"{name}_sectors")
     base, head = (s / r if r else 0.0 for s, r in zip(sectors, requests, strict=True))
     more = (head - base) * min(requests) if base else 0.0
-    message = f"sectors of a {name} request rose from {base:.3g} to {head:.3g}: addresses lie further apart"
+    message = f"sectors of a {name} request rose from {base:.3g} to {head:.3g}: addresses are further apart"
     return _Grown("uncoalesced", more / all_sectors, message)
 
 
@@ -240,7 +241,7 @@ def _of_occupancy(sides: _Sides) -> Iterator[Cause]:
 
 
 def _growth(base: float, head: float) -> float:
-    """Return by how much an amount grew, as a share of base's; of nothing, without bound."""
+    """Return the relative growth of an amount; 1 if it grew from zero."""
     return (head - base) / base if base > 0 else float(head > 0)
 
 

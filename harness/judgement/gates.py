@@ -1,11 +1,11 @@
-"""Which quads of a paired block something else than the kernels touched: what the card and the quads' own
-clocks said, held against limits.
+"""Finds quads of a block that something other than the two kernels disturbed, by limits for the card's and
+the quads' values.
 
-Gates report and drop nothing. A quad's order is drawn, so what touches it is noise and favours no side. Gates
-are blind to the sides: none reads a quad's order or a time that a verdict is made from, and all take whole
-quads, so the quads that are clean can be compared with all that there are.
+Gates report disturbances and drop no quad. The order of a quad is random, so a disturbance is noise and
+favours no side. Gates do not know the sides: they read neither a quad's order nor the times that a verdict is
+made from. They judge whole quads, so clean quads can be compared with all quads.
 
-A gate without data is listed as unavailable, with the reason: it was not passed.
+A gate without data is listed as unavailable with the reason, and does not count as passed.
 """
 
 from __future__ import annotations
@@ -24,42 +24,47 @@ from harness.judgement.statistics.summary import MAD_SCALE
 from harness.records.types import PairedBlock, Quad, Snapshot, Telemetry
 
 _FEWEST_CANARIES = 3
-"""The fewest that can show a stray: both of two values are equally far from their median."""
+"""Fewest canaries that can show an outlier: two values are equally far from their median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """The limits. Shares are of 1: 0.01 is 1 %. A value at its limit passes."""
+    """Limits of the gates. Shares are fractions: 0.01 is 1 %. A value at its limit passes."""
 
     power_cap_share: float = 0.01
-    """Share of a block that counts as not power-capped during which the power limit may lower clocks."""
+    """Largest share of a block in which the power limit lowers clocks, for a block that counts as not
+    power-capped."""
     memory_clock_apart: float = 0.005
-    """Share by which a memory clock may differ from the block's most common one, as rounded readings do."""
+    """Largest relative distance of a memory clock from the block's most common one. Readings are rounded."""
     sm_clock_spread: float = 0.015
-    """(max - min) / mean of a quad's four SM clocks: a free clock moves by two steps of 15 MHz."""
+    """Largest (max - min) / mean of a quad's four SM clocks. An unlocked clock moves by two steps of 15 MHz.
+    """
     sm_clock_spread_capped: float = 0.03
-    """The limit at the power limit, where the clock moves by design."""
+    """The same limit for a card at its power limit, whose clock moves all the time."""
     arms_apart: float = 0.01
-    """Largest difference of the two arms' mean SM clocks in a quad at the power limit, over their mean."""
+    """Largest relative difference of the two sides' mean SM clocks in a quad at the power limit."""
     sm_clock_step: float = 0.05
-    """Change of the snapshots' median SM clock between the block's halves; each shows only a moment's
-    clock."""
+    """Largest change of the snapshots' median SM clock between the halves of a block. A snapshot shows one
+    moment."""
     temperature_apart_c: float = 20.0
     """Largest difference of a temperature from the block's median, in °C. An idle card heats by 15 °C in
     a few tenths of a second, which does not disturb quads."""
     canary_mads: float = 4.0
-    """Largest difference of a canary from the block's median, in standard deviations by the scaled MAD."""
+    """Largest distance of a canary from the block's median, in standard deviations by the scaled MAD."""
     canary_apart: float = 0.05
-    """A canary this close to the median never strays, however quiet the others are."""
+    """Relative distance from the median within which a canary is never an outlier, even among very quiet
+    ones."""
     canary_above_usual: float = 0.15
-    """Largest share by which a block's median canary may exceed that of the comparison's other blocks."""
+    """Largest share by which a block's median canary may exceed the median of the comparison's other blocks.
+    """
     nearby_s: float = 0.25
-    """A snapshot further than this from a quad says nothing about it: some ten sampling intervals."""
+    """Time in seconds beyond which a snapshot is too far from a quad to describe it: about ten sampling
+    intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLevel:
-    """Median time of the canary in a block, or in a comparison. None where it was not measured."""
+    """Median time of the canary in a block, or in a comparison. None if it was not measured."""
 
     cycles: float | None = None
     ns: float | None = None
@@ -71,17 +76,17 @@ class Gated:
 
     quads: tuple[Quad, ...]
     clean: tuple[Quad, ...]
-    """Quads that no gate caught but a clock's, as cycles show what clocks do."""
+    """Quads that no gate caught, or only a clock gate, because cycles account for clocks."""
     touched: Mapping[str, int] = field(default_factory=dict)
-    """Number of quads by reason code, in the order of GATES; no zeros."""
+    """Number of quads by reason code, in the order of GATES, without zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Reason why a gate could not judge every quad, by gate."""
     power_capped: bool | None = None
-    """True where the driver lowered clocks for the power limit; None where it cannot tell."""
+    """True if the driver lowered clocks for the power limit; None if unknown."""
     disturbance: float = 0.0
-    """Share by which a fixed kernel's time varied or rose where others used the card; 1 where unknown."""
+    """Share by which the canary's time varied, or rose because of other work on the card; 1 if unknown."""
     findings: tuple[str, ...] = ()
-    """Sentences on what gates caught, and on what weaker evidence."""
+    """Sentences on the quads that gates caught, and on weaker signs of a disturbance."""
 
 
 def gate(
@@ -90,13 +95,14 @@ def gate(
     *,
     usual: CanaryLevel | None,
 ) -> Gated:
-    """Find the quads that something else than the two kernels had a part in.
+    """Find the quads that something other than the two kernels disturbed.
 
-    `usual` is the level of the other blocks' canaries, None for the first block.
+    `usual` is the canary level of the other blocks, None for the first block.
     """
     if not block.quads:
         return Gated(quads=(), clean=())
-    # A reading of a slot's clock is off by up to one tick either way, which is sqrt(6) standard deviations.
+    # A clock reading of a slot is off by up to one tick either way. The factor is sqrt(6) standard
+    # deviations.
     by_ticks = 2 * sqrt(6) * (block.clock_noise or 0.0)
     seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks, usual)
     capped, outcome = _power_cap(seen)
@@ -121,10 +127,9 @@ def gate(
 
 
 def combine(results: Sequence[Gated]) -> Gated:
-    """Sum up the processes of one case.
+    """Combine the findings on the processes of one case.
 
-    It is power-capped if one of its processes was, and is known not to be only if every one is known not to
-    be.
+    The case is power-capped if any process was. It is known not to be capped only if no process was.
     """
     counts: Counter[str] = Counter()
     unavailable: dict[str, str] = {}
@@ -144,7 +149,7 @@ def combine(results: Sequence[Gated]) -> Gated:
 
 
 def canary_level(quads: Sequence[Quad]) -> CanaryLevel:
-    """Return a block's median canary, by its quads."""
+    """Return the median canary of a block's quads."""
     return usual_level([CanaryLevel(cycles=quad.canary_cycles, ns=quad.canary_ns) for quad in quads])
 
 
@@ -164,7 +169,7 @@ class _Outcome:
 
 
 _UNCOUNTED = ("board_limit", "reliability")
-"""Known from clock_event_reasons alone: no probe reads a counter for them."""
+"""Causes that only clock_event_reasons shows: no probe reads a counter for them."""
 _OF_CLOCKS = ("sm-clock", "clocks-apart")
 
 _NOTHING = Snapshot(at_ns=0)
@@ -179,13 +184,13 @@ _NO_TELEMETRY = Telemetry(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The quads of a block, at least one, and what the snapshots say of each."""
+    """The quads of a block, at least one, and the snapshots around each."""
 
     quads: tuple[Quad, ...]
     telemetry: Telemetry
     policy: GatePolicy
     by_ticks: float
-    """Share by which two readings of one SM clock can differ for nothing but the ticks of the timer."""
+    """Relative difference of two readings of one SM clock that the timer's resolution alone can cause."""
     usual: CanaryLevel | None
     capped: bool | None = None
 
@@ -195,13 +200,13 @@ class _Seen:
 
     @property
     def clocks(self) -> dict[int, tuple[float, float, float, float]]:
-        """SM clocks of a quad's four slots in MHz, by its index, of the quads that have them."""
+        """Return the SM clocks of the four slots in MHz by quad index, for the quads that have clocks."""
         found = {index: quad.sm_clock_mhz for index, quad in enumerate(self.quads)}
         return {index: mhz for index, mhz in found.items() if mhz and min(mhz) > 0}
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """When the first quad began and the last ended."""
+        """Return the begin of the first quad and the end of the last."""
         return min(quad.started_ns for quad in self.quads), max(quad.ended_ns for quad in self.quads)
 
     def why_not(self, name: str) -> str:
@@ -209,19 +214,19 @@ class _Seen:
         return reasons.get(name) or reasons.get("probe") or f"no snapshot of the block has {name}"
 
     def series(self, name: str) -> list[tuple[int, Any]]:
-        """Moment in ns and value of a field, wherever it is known during the block.
+        """Return the moment in ns and the value of a field, wherever it is known during the block.
 
-        The snapshots before and after are left out: they may show a card that is still, or again, at rest.
+        The snapshots before and after the block are left out, because they may show an idle card.
         """
         values = [(snapshot.at_ns, getattr(snapshot, name)) for snapshot in self.telemetry.during]
         return sorted((at_ns, value) for at_ns, value in values if value is not None)
 
     def around(self, name: str) -> tuple[list[list[Any]], str]:
-        """Return for each quad a field's values within it and those next to it on either side, and why quads
-        have none; that is empty where every quad has some.
+        """Return for each quad a field's values within it and just before and after it, and why quads have
+        none.
 
-        What lies before a quad and what follows it show the state that it was measured in; a quad is shorter
-        than the time between two snapshots.
+        The reason is empty if every quad has values. A quad is shorter than the time between two snapshots,
+        so the neighbouring snapshots show its state.
         """
         series = self.series(name)
         if not series:
@@ -239,26 +244,28 @@ class _Seen:
         return found, why if silent else ""
 
     def counter(self, name: str) -> list[tuple[int, int]]:
-        """Moment and value, both in ns, of a throttle counter in every full snapshot, oldest first."""
+        """Return the moment and value, both in ns, of a throttle counter in every full snapshot, oldest
+        first.
+        """
         snapshots = (self.telemetry.before, *self.telemetry.during, self.telemetry.after)
         return sorted(
             {(s.at_ns, s.throttle_ns[name]) for s in snapshots if s.throttle_ns and name in s.throttle_ns}
         )
 
     def encloses(self, counter: Sequence[tuple[int, int]]) -> bool:
-        """Return whether a counter's first and last reading have the whole block between them."""
+        """Return whether a counter was read before and after the whole block."""
         started_ns, ended_ns = self.span_ns
         return len(counter) > 1 and counter[0][0] <= started_ns and ended_ns <= counter[-1][0]
 
 
 def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
-    """Return the relative spread of the canaries, or their excess over other blocks, whichever is larger.
+    """Return the relative spread of the canaries or their excess over other blocks, whichever is larger.
 
     The spread leaves out the lowest and the highest tenth of the values.
     """
     values = sorted(_canaries(quads).values())
     tenth = len(values) // 10
-    if len(values) < _FEWEST_CANARIES or values[tenth] <= 0:  # which is no reading
+    if len(values) < _FEWEST_CANARIES or values[tenth] <= 0:  # zero is no reading
         return 1.0
     return max(values[-1 - tenth] / values[tenth] - 1, _above_usual(canary_level(quads), usual))
 
@@ -275,14 +282,16 @@ def _contention(seen: _Seen) -> _Outcome:
 
 
 def _throttled(seen: _Seen, *, causes: Sequence[str]) -> _Outcome:
-    """Judge by counters, which miss nothing, and where there are none by the reasons of sampled moments."""
+    """Judge by throttle counters, which miss nothing, or by the reasons in the snapshots if there are no
+    counters.
+    """
     caught: frozenset[int] = frozenset()
     hits: list[str] = []
     notes: list[str] = []
     without: dict[str, list[str]] = {}
     for cause in causes:
         counter = seen.counter(cause)
-        # Edges count as overlap: a snapshot is stamped before its counters are read.
+        # A counter change at an edge counts, because a snapshot gets its time before its counters are read.
         moved = [(a[0], b[0]) for a, b in pairwise(counter) if b[1] > a[1]]
         hit = frozenset(
             index
@@ -306,9 +315,10 @@ def _throttled(seen: _Seen, *, causes: Sequence[str]) -> _Outcome:
 
 
 def _causes(reasons: Iterable[str]) -> frozenset[str]:
-    """Return a moment's reasons, with what hw_slowdown stands for where the driver does not say.
+    """Return a moment's reasons, with hw_slowdown replaced by its likely cause.
 
-    It is the driver's word for heat or the power brake; without the latter beside it, it is taken for heat.
+    The driver reports hw_slowdown for heat or the power brake. Without the power brake's own reason, it is
+    taken as heat.
     """
     names = frozenset(reasons)
     vague = "hw_slowdown" in names and "hw_power_brake" not in names
@@ -316,10 +326,10 @@ def _causes(reasons: Iterable[str]) -> frozenset[str]:
 
 
 def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
-    """Return whether the power limit ruled the clocks, over the block as a whole; None where it is not known.
+    """Return whether the power limit lowered the clocks in the block as a whole; None if unknown.
 
-    Not mark by mark: how often the driver updates its counter is not known, and over a few milliseconds one
-    update could look like any share.
+    It is not judged per snapshot. How often the driver updates its counter is unknown, so over a few
+    milliseconds one update could look like any share.
     """
     counter = seen.counter("sw_power_cap")
     if seen.encloses(counter) and counter[-1][0] > counter[0][0]:
@@ -327,7 +337,7 @@ def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
         of_what = "of the time"
     elif reasons := seen.series("clock_event_reasons"):
         share = fmean("sw_power_cap" in names for _, names in reasons)
-        of_what = f"of {len(reasons)} sampled moments, for want of a counter"
+        of_what = f"of {len(reasons)} samples, because there is no counter"
     else:
         why = seen.telemetry.unavailable
         no_counter = why.get("throttle_ns.sw_power_cap") or why.get("throttle_ns")
@@ -344,7 +354,7 @@ def _apart(
     centre_of: Callable[[Sequence[float]], float],
     allowed: Callable[[GatePolicy, float], float],
 ) -> _Outcome:
-    """Catch the quads around which a field is further from the block's own centre than allowed."""
+    """Catch the quads around which a field is further from the block's centre than allowed."""
     around, why = seen.around(name)
     values = [value for _, value in seen.series(name)]
     if not values:
@@ -369,7 +379,7 @@ def _sm_clock(seen: _Seen) -> _Outcome:
 
 
 def _wide(seen: _Seen, spreads: Mapping[int, float], limit: float, what: str) -> _Outcome:
-    """Catch the quads whose clocks are further apart than the limit and the timer's ticks allow."""
+    """Catch the quads whose clocks differ by more than the limit and the timer's resolution allow."""
     visible = limit + seen.by_ticks
     caught = frozenset(index for index, spread in spreads.items() if spread > visible)
     found = (
@@ -388,9 +398,10 @@ def _without_clocks(seen: _Seen) -> str:
 
 
 def _sm_clock_step(seen: _Seen) -> _Outcome:
-    """Look at the snapshots' clock, for quads without their own: only a large step between halves shows.
+    """Judge the snapshots' clock for quads without clocks of their own. It shows only a large step between
+    halves.
 
-    Catching none, the gate stays unavailable, since a clock that moved inside a quad would not have shown.
+    If no quad is caught the gate stays unavailable, since a change within a quad would not show.
     """
     why = _without_clocks(seen)
     middle_ns = sum(seen.span_ns) / 2
@@ -411,9 +422,9 @@ def _sm_clock_step(seen: _Seen) -> _Outcome:
 
 
 def _clocks_apart(seen: _Seen) -> _Outcome:
-    """At the power limit, ask that both arms saw the same clock.
+    """Require that both sides saw the same clock at the power limit.
 
-    In either order one arm has the two outer slots and the other the two inner ones.
+    In either order one side has the two outer slots and the other side the two inner ones.
     """
     if not seen.capped:
         return _Outcome()
@@ -443,7 +454,7 @@ def _canary(seen: _Seen) -> _Outcome:
 
 
 def _canaries(quads: Sequence[Quad]) -> dict[int, float]:
-    """Return the canaries by the index of the quad that followed, in cycles if there are any, else in ns."""
+    """Return the canaries by the index of the quad that followed: in cycles if available, else in ns."""
     for unit in ("canary_cycles", "canary_ns"):
         values = enumerate(getattr(quad, unit) for quad in quads)
         if found := {index: value for index, value in values if value is not None}:
@@ -452,7 +463,9 @@ def _canaries(quads: Sequence[Quad]) -> dict[int, float]:
 
 
 def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:
-    """Share by which a block's canary is slower than usual, in cycles if both have them; 0 if unknown."""
+    """Return the share by which a block's canary is slower than usual, in cycles if both have them; 0 if
+    unknown.
+    """
     if usual is None:
         return 0.0
     for own, others in ((level.cycles, usual.cycles), (level.ns, usual.ns)):
@@ -462,8 +475,9 @@ def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:
 
 
 def _between(canaries: Iterable[int], stray: int, total: int) -> range:
-    """Return the quads measured after the canary before the stray one and before the canary after it."""
-    # A canary is measured before the quad that carries it, so the one before vouches for no quad at all.
+    """Return the quads measured between the canary before the outlier and the canary after it."""
+    # A canary is measured before the quad that carries it, so the canary before the outlier covers only later
+    # quads.
     earlier = max((index for index in canaries if index < stray), default=0)
     later = min((index for index in canaries if index > stray), default=total)
     return range(earlier, later)
@@ -495,7 +509,8 @@ _GATES: Mapping[str, Callable[[_Seen], _Outcome]] = {
     "canary": _canary,
 }
 GATES = tuple(_GATES)
-"""Reason codes of touched quads, in the order of the gates: a quad counts under the first that catches it.
+"""Reason codes of touched quads, in the order of the gates. A quad counts under the first gate that catches
+it.
 
-`unavailable` has one more, power-cap, which touches nothing.
+`unavailable` may also name power-cap, which touches no quad.
 """

@@ -1,4 +1,4 @@
-"""Decisions about benchmarks of other harnesses that need no time: another machine, a skip, a failure."""
+"""Decides about benchmarks of other harnesses without looking at times: by machine, skip or failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SKIPS_ITSELF = "skips-itself"
 
 
 def other_machine(base: Sequence[Identity], head: Sequence[Identity]) -> Refusal | None:
-    """Refuse a comparison of times whose machine, card or build differs; None where all are alike."""
+    """Refuse to compare times whose machine, card or build differs; None if all are alike."""
     found = machine_difference(base, head)
     if not found:
         return None

@@ -1,12 +1,11 @@
-"""From effects of processes to a judgement: slower, faster, the same, or not decided yet. Pure.
+"""Turns the effects of processes into a judgement: slower, faster, the same, or not decided yet. Pure.
 
-Time and SM cycles are two metrics. Time is cycles over clock, or follows the clock less, and the clock does
-what it likes: what the code itself did lies between the effect in time and the effect in cycles. So a case is
-slower where both are, and the same where both are; where they disagree the clocks had a part in it, and one
-of them has to be chosen.
+Time and SM cycles are two metrics. Time is cycles over clock, and the clock varies. The effect of the code
+lies between the effect on time and the effect on cycles. So a case is slower if both metrics are, and the
+same if both are. If the metrics disagree, the clocks changed, and one metric has to decide.
 
-Every look at the data may decide, and each has its share of the error allowed in all (Bonferroni). What a
-look calls slower or faster is only flagged: fresh processes must say so again.
+Each look at the data may decide. The looks share the allowed error rate (Bonferroni). A case that a look
+calls slower or faster is only flagged: new processes must confirm it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ Direction = Literal["slower", "faster"]
 DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
 Status = Literal["slower", "faster", "same", "undecided"]
 MetricName = Literal["time", "cycles", "tail"]
-"""`judge` gets no tail, which is slots that stray: they are counted, not measured."""
+"""Name of a metric. `judge` never gets `tail`: outliers are counted, not measured."""
 
 SAME_AGAIN = 0.2
-"""Share of the error of calling a case the same that looks at cases which are measured again may spend."""
+"""Share of the error of calling a case the same that is left for cases measured again."""
 _POWER = 0.9
-"""Frequency with which the smallest visible slowdown is found: nine times in ten."""
+"""Probability with which the smallest visible slowdown is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +38,27 @@ class Policy:
     """Limits, error rates and looks of a judgement. Effects are head over base, minus 1."""
 
     margin: float = 0.0025
-    """Largest effect, either way, that is neither slower nor faster."""
+    """Largest effect, in either direction, that is neither slower nor faster."""
     tolerance: float = 0.01
-    """A case is the same once its effect is within this, either way, for sure."""
+    """A case is the same if its effect is certainly within this limit, in either direction."""
     confidence: float = 0.999
     looks: tuple[int, ...] = (2, 4, 8)
-    """Number of processes when a case is judged: at first, and again when it is confirmed."""
+    """Numbers of processes after which a case is judged, for the first judgement and for its confirmation."""
     flag: float = 0.01
-    """Chance that a case within the margin is flagged as slower and measured again. Equal for faster."""
+    """Probability of flagging a case within the margin as slower. The same for faster."""
     confirm: float = 0.001
-    """The chance that among the cases of a comparison that are measured again any that is within the margin
-    is confirmed: a tenth of a flag's, as processes may spread by more than is assumed."""
+    """Probability of confirming any flagged case of a comparison that is within the margin.
+
+    It is a tenth of `flag`, because processes may differ by more than assumed.
+    """
     spending: tuple[float, ...] = (0.2, 0.3, 0.5)
-    """The share of each look in the errors of flags and of confirming them. Two processes that agree by
-    chance are met more often than four, so they must say it more clearly."""
+    """Share of each look in the error rates of flagging and confirming.
+
+    Two processes agree by chance more often than four, so early looks get less.
+    """
     same_spending: tuple[float, ...] = (0.4, 0.3, 0.3)
-    """The shares for calling a case the same: most are, and the first look should settle them."""
+    """Share of each look in the error rate of calling a case the same. Most cases are, so the first look gets
+    most."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < self.tolerance < 1:
@@ -77,30 +81,33 @@ class Policy:
 
     @property
     def tail_margin(self) -> float:
-        """Return the largest tolerated mean cost of strays, as a share of the usual time."""
+        """Return the largest tolerated mean cost of outliers, as a share of the usual time."""
         return 2 * self.tolerance
 
     def flag_alpha(self, look: int, *, last: bool = False) -> float:
-        """The error that a look may spend on flags of one direction; the `last` also has the later ones'."""
+        """Return the error rate of a look for flags in one direction. The `last` look also gets the rates of
+        later looks.
+        """
         return self.flag * _spent(self.spending, look, last=last)
 
     def same_alpha(self, look: int, *, last: bool = False, again: bool = False) -> float:
-        """The error that a look may spend on calling a case the same. Few cases are measured again, so the
-        looks at those have the smaller part of it.
+        """Return the error rate of a look for calling a case the same. Few cases are measured again, so those
+        looks get less.
         """
         part = SAME_AGAIN if again else 1 - SAME_AGAIN
         return (1 - self.confidence) * part * _spent(self.same_spending, look, last=last)
 
     def confirm_share(self, look: int, *, last: bool = False) -> float:
-        """The share of the error that a look may spend on confirming a case."""
+        """Return the error rate of a look for confirming a case."""
         return _spent(self.spending, look, last=last)
 
 
 def policy_of(
     usual: tuple[float, float], margin: float | None, tolerance: float | None, **more: Any
 ) -> Policy:
-    """Return a policy by the margin and tolerance that were asked for, the `usual` ones for what was not, and
-    `more` of its fields. Raises UsageError where they make no sense.
+    """Return a policy with this margin and tolerance, or the `usual` ones for None, and `more` of its fields.
+
+    Raises UsageError for contradictory values.
     """
     if tolerance is None:
         tolerance = usual[1] if margin is None else max(usual[1], 2 * margin)
@@ -123,7 +130,7 @@ def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MetricEffects:
-    """The effects of a case's processes in one quantity that head and base are compared by."""
+    """The effects of a case's processes in one metric."""
 
     name: MetricName
     effects: tuple[ProcessEffect, ...]
@@ -134,14 +141,14 @@ class MetricEffects:
 class Judgement:
     status: Status
     metrics: tuple[MetricName, ...]
-    """The metrics by which a case is slower or faster: all, or the one that was chosen."""
+    """Metrics that decided, all or the chosen one."""
     estimates: Mapping[MetricName, Effect]
     smallest_visible: float
-    """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
+    """Slowdown in time that would be found and confirmed with a probability of 0.9 at this noise."""
     excess: bool
-    """True where processes differ by more than the card's history explains."""
+    """True if processes differ by more than the card's history explains."""
     apart: bool
-    """True where time and cycles contradict each other: no effect is in both intervals."""
+    """True if time and cycles contradict each other: their intervals do not overlap."""
 
 
 def judge(
@@ -153,22 +160,23 @@ def judge(
     again: bool = False,
     cycles_tell: bool | None = None,
 ) -> Judgement:
-    """Judge a case at one look, the first being 0, by all its processes so far.
+    """Judge a case at a look (the first is 0) by all its processes so far.
 
-    A case is slower where the lower bounds of all metrics are above the margin: to be wrong, the one whose
-    effect is smallest must be wrong, so together they err no more often than one (Berger, Technometrics 24
-    (1982) 295-300). It is the same where each metric is within the tolerance for sure: two one-sided tests
-    (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987) 657-680). Where metrics contradict
-    each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
-    if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
+    A case is slower if the lower bounds of all metrics are above the margin. All metrics must be wrong
+    together, so the error rate is that of one metric (Berger, Technometrics 24 (1982) 295-300). A case is the
+    same if every metric is within the tolerance: two one-sided tests (Schuirmann, Journal of Pharmacokinetics
+    and Biopharmaceutics 15 (1987) 657-680). If metrics contradict each other, or at the last look, one metric
+    may decide alone with its share of the error rate: time first, then cycles if `cycles_tell`. If
+    `cycles_tell` is False, time alone can call a case the same.
 
-    Cycles that scatter far more than the times beside them are left out: a card that waits for its host
-    counts on. `last` says that no further look can be had, whatever was planned, and `again` that the
-    processes are those that were to confirm a case. Slower and faster come first: an effect can be sure and
-    tolerable. So before the last look a case whose effect looks beyond the margin is not called the same. Two
-    processes that differ by more than a metric's prior explains decide nothing.
+    Cycles that scatter far more than times are ignored, because a card that waits for its host counts on.
+    `last` says that no further look is possible. `again` says that the processes are to confirm a case.
+    Slower and faster have priority, since an effect can be certain and still within the tolerance. So a case
+    whose effect looks larger than the margin is not called the same before the last look. Two processes
+    decide nothing if they differ by more than the prior explains.
 
-    Raises ValueError for no metric, one without a process, two of one name, or a look that is not planned.
+    Raises ValueError for no metric, a metric without a process, two metrics of one name, or an unplanned
+    look.
     """
     if not 0 <= look < len(policy.looks):
         raise ValueError(f"look {look}: expected 0 to {len(policy.looks) - 1}.")
@@ -199,10 +207,10 @@ def judge(
 def p_again(
     direction: Direction, metrics: Sequence[MetricEffects], policy: Policy, look: int, *, last: bool = False
 ) -> float:
-    """p-value that a case called slower or faster by these metrics is so, by all fresh processes at one look.
+    """Return the p-value of a flagged direction by all confirming processes at one look.
 
-    It is that of the metric that says so least, over the look's share of the error. Cycles that scatter are
-    left out, as ever.
+    It is the largest p-value of the metrics, divided by the look's share of the error rate. Cycles that
+    scatter are ignored.
     """
     found = _telling(_moderated(metrics))
     p_value = max(_p(estimate, direction, policy) for estimate in found.values())
@@ -233,8 +241,8 @@ def _decide(
 ) -> tuple[Status, tuple[MetricName, ...]]:
     """Return the status, and the metrics that decided it.
 
-    All metrics together decide. Where one metric may decide alone, time does, and then cycles. `alphas` holds
-    the error rates for calling a change and for calling no change.
+    All metrics together decide. If one metric may decide alone, time is tried first, then cycles. `alphas`
+    holds the error rates for calling a change and for calling no change.
     """
     (alpha, same), alone = alphas, apart or last
     for direction in DIRECTIONS:
@@ -252,7 +260,7 @@ def _decide(
 
 
 _SCATTERED = 3.0
-"""Standard error of the cycles, over that of the times, from which on they tell nothing that these do not."""
+"""Ratio of the standard errors of cycles and times from which cycles are ignored."""
 
 
 def _telling(found: Mapping[MetricName, Moderated]) -> Mapping[MetricName, Moderated]:
@@ -263,7 +271,7 @@ def _telling(found: Mapping[MetricName, Moderated]) -> Mapping[MetricName, Moder
 
 
 def _apart(found: Mapping[MetricName, Moderated], policy: Policy) -> bool:
-    """Return whether time and cycles are further apart than chance and the margin allow."""
+    """Return whether time and cycles differ by more than chance and the margin allow."""
     if len(found) < 2:
         return False
     tail = policy.flag / 2
@@ -272,7 +280,7 @@ def _apart(found: Mapping[MetricName, Moderated], policy: Policy) -> bool:
 
 
 def _is_same(estimate: Moderated, policy: Policy, error: float, *, last: bool) -> bool:
-    # An effect that is tolerable and yet looks beyond the margin is worth another look, while there is one.
+    # An effect within the tolerance that looks larger than the margin gets another look, while there is one.
     if not last and not math.log1p(-policy.margin) <= estimate.mean <= math.log1p(policy.margin):
         return False
     low, high = estimate.low(error), estimate.high(error)
@@ -291,10 +299,12 @@ def _interval(estimate: Moderated, metric: MetricEffects, policy: Policy) -> Eff
 
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
-    """Return the smallest slowdown found at the last look and confirmed by as many processes again."""
+    """Return the smallest slowdown that would be found at the last look and confirmed by as many new
+    processes.
+    """
     alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
-    # More processes narrow it, and tell better how far processes differ.
+    # More processes narrow the interval and estimate the spread between processes better.
     error = estimate.standard_error * math.sqrt(estimate.processes / most)
     at_last = Moderated(0.0, error, estimate.df + most - estimate.processes, most, excess=False)
     reach = at_last.quantile(alpha) + at_last.quantile((1 - _POWER) / 2)
@@ -302,5 +312,5 @@ def _visible(estimate: Moderated, policy: Policy) -> float:
 
 
 def _expm1(value: float) -> float:
-    """Like math.expm1, of a bound that one wild process can put anywhere."""
-    return math.expm1(min(value, 700.0))  # JSON has no infinity
+    """Return math.expm1 without overflow: one extreme process can make a bound very large."""
+    return math.expm1(min(value, 700.0))  # JSON has no infinity.

@@ -1,6 +1,6 @@
-"""The usual limits of verdicts, and a comparison's test of itself.
+"""The default limits of verdicts, and a comparison's test of itself.
 
-It imports nothing heavy: the job that holds a token reads it.
+It imports nothing heavy, because the job that holds a token reads it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
     "cpu": (0.02, 0.1),
     "other": (0.0025, 0.01),
 }
-"""Margin and tolerance by kind of device, unless something else is asked for."""
+"""Margin and tolerance by kind of device, unless others are given."""
 JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
-"""Statuses of cases that were judged by what was measured."""
+"""Statuses of cases that were judged by their measurements."""
 
 
 def wrong_twin(case: str, status: str, *, complete: bool) -> str:
-    """Return why a twin's verdict makes the comparison untrustworthy, as a code; empty where it does not.
+    """Return the code of the reason why a twin's verdict makes the comparison untrustworthy; empty if it does
+    not.
 
-    `complete` is false for a twin whose measurement was ended early.
+    `complete` is false if the twin's measurement was ended early.
     """
     if case == TWIN_SAME and status in ("regression", "improvement"):
         return "twin-flagged"

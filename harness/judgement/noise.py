@@ -1,7 +1,7 @@
 """Noise of a card: the difference between two measurements of the same code.
 
-Comparisons of a kernel with itself, kept in one file beside the card's records, say how processes differ
-there, what the smallest visible change of each case is, and how often the harness has cried wolf.
+A calibration compares kernels with themselves. Its file lies beside the card's records. It holds how much
+processes differ, the smallest visible change of each case, and the number of false alarms.
 """
 
 from __future__ import annotations
@@ -31,28 +31,30 @@ from harness.system.decoding import decode
 from harness.system.files import UNREADABLE, read_regular
 
 FILE = "calibration.harness"
-"""JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
+"""JSON, but without its extension: asv reads every .json file beside its results and requires a version in
+it."""
 SCHEMA_VERSION = 1
 _MOST = 100.0
-"""Beyond any logarithm of a ratio of times: the age of the universe is e^61 ns."""
+"""Limit of logarithms of time ratios, larger than any real one."""
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
 """Prior of a CPU without history. The other work on its host adds noise."""
 
 _FEWEST_EFFECTS = 4
-"""Fewer pairs of processes say too little of a case against the assumption."""
+"""Fewest pairs of processes that can change the assumption about a case."""
 APART = Prior(variance=0.0005**2, df=UNKNOWN_DF, proportion=PROPORTION)
-"""Prior of a GPU where each side has a process of its own, until the case is calibrated. APART_NS comes on
-top."""
+"""Prior of a GPU for sides with a process each, until the case is calibrated. APART_NS is added."""
 APART_NS = 100.0
-"""Standard deviation of a launch's time between two processes that run the same code, in nanoseconds. On an
-H100 13 functions, from 6.7 to 342 us, had 84 to 213 ns over 14 pairs of processes: in one pair nearly the
-same, whatever the function; one of four kernels had four times as much. Assumed is the lower end: where
-processes differ by more they show it, and 640 verdicts replayed from these held no false alarm."""
+"""Standard deviation of a launch's time between two processes that run the same code, in nanoseconds.
+
+On an H100, 13 functions of 6.7 to 342 us had 84 to 213 ns over 14 pairs of processes. In one pair the
+difference was nearly the same for every function. One of four kernels had four times as much. The lower end
+is assumed: larger differences show in the data, and 640 replayed verdicts held no false alarm.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseNoise:
-    """Noise of one case, measured against itself."""
+    """Noise of one case, from comparing it with itself."""
 
     time: tuple[ProcessEffect, ...]
     cycles: tuple[ProcessEffect, ...] = ()
@@ -64,7 +66,7 @@ class CaseNoise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedRate:
-    """Number of slowdowns of one size that were planted, and of those found."""
+    """Number of planted slowdowns of one size, and of those found."""
 
     planted: int = 0
     found: int = 0
@@ -72,7 +74,7 @@ class PlantedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(CalibrationSummary):
-    """Noise of one device, as a calibration measured it."""
+    """Noise of one device from its calibration."""
 
     schema_version: int = SCHEMA_VERSION
     harness_version: str
@@ -80,9 +82,9 @@ class Calibration(CalibrationSummary):
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
     """Cases whose sides share a process."""
     apart: Mapping[str, CaseNoise] = field(default_factory=dict)
-    """Cases whose sides have a process each: functions, and calls of scripts."""
+    """Cases whose sides have a process each: functions and calls of scripts."""
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """Frequency with which slowdowns were found, by their size in percent, such as "0.5"."""
+    """Number of planted and found slowdowns, by size in percent, such as "0.5"."""
 
     @property
     def every_case(self) -> Mapping[str, CaseNoise]:
@@ -90,7 +92,7 @@ class Calibration(CalibrationSummary):
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoisePriors:
-    """Return the prior of a device for any case: the history of all its cases in one."""
+    """Return the prior of a device for any case: the history of all its cases together."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
     time = [noise.time for noise in cases if len(noise.time) > 1]
@@ -103,9 +105,9 @@ def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> NoiseP
 
 
 def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) -> NoisePriors:
-    """Return how blocks of a pair differ of which each side has a process of its own.
+    """Return the prior for pairs of processes that each hold one side.
 
-    What was measured of the case tells of its launches too: nothing is added for these.
+    If the case itself was calibrated, its launches were measured too, and nothing is added for them.
     """
     assumed = ELSEWHERE if device.kind == "cpu" else APART
     known = calibration.apart.get(case) if calibration else None
@@ -120,7 +122,7 @@ def noise_apart(device: DeviceInfo, calibration: Calibration | None, case: str) 
 
 
 def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str) -> NoisePriors:
-    """Return the device's noise with what was measured of this case when the device was calibrated."""
+    """Return the device's noise with the calibration of this case, if there is one."""
     known = calibration.cases.get(case) if calibration else None
     return dataclasses.replace(
         noise,
@@ -131,9 +133,9 @@ def noise_of_case(noise: NoisePriors, calibration: Calibration | None, case: str
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """Return the calibration of the device whose records are in `folder`; None where there is no calibration.
+    """Return the calibration in a device's folder of records; None if there is none.
 
-    Raises StoreError for a file that is none, or of a newer schema.
+    Raises StoreError for a damaged file or a newer schema.
     """
     path = folder / FILE
     try:
@@ -159,7 +161,9 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> Path:
-    """Write the file; returns its path. Raises StoreError where that fails: an older one is still whole."""
+    """Write the calibration and return its path. Raises StoreError on failure, which leaves an older file
+    whole.
+    """
     path = folder / FILE
     content = msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n"
     write_file(path, content, "Choose another folder with --results.")

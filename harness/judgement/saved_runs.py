@@ -1,8 +1,7 @@
-"""Files of pytest-benchmark of two commits, saved in turns, judged. Pure.
+"""Judges saved pytest-benchmark files of two commits whose processes alternated. Pure.
 
-Rounds of one process say how well that process is known, and nothing of how processes differ: so a process
-counts once. A base process and the head process beside it in time make a pair, and the log ratio of their
-times is what is judged.
+Rounds within a process do not show how much processes differ, so a process counts once. A base process and
+the head process next to it in time make a pair. The judged value is the log ratio of their times.
 """
 
 from __future__ import annotations
@@ -31,29 +30,34 @@ from harness.records.types import Arm, Verdict, VerdictStatus
 from harness.suite.planning import Refusal
 
 MIN_PAIRS = 4
-"""With three, a machine in a slow state a third of the time makes an alarm of nothing in one comparison of
-ninety: all pairs agree by chance. With four it is one of four hundred, with eight one of some thousands."""
+"""Fewest pairs.
+
+On a machine that is slow a third of the time, all pairs can agree by chance. That gives a false alarm in one
+comparison of 90 with three pairs, of 400 with four, and of some thousands with eight.
+"""
 ROBUST_PAIRS = 8
-"""From so many on a fifth of the pairs is left out at each end: on a shared machine one process in twenty
-meets a burst of somebody else's work, and eight pairs seldom go without."""
+"""Number of pairs from which a fifth is left out at each end. On a shared machine a burst of other work
+disturbs one process in twenty, and eight pairs seldom escape it."""
 NO_PRIOR = Prior(variance=0.01**2, df=0.1)
-"""Prior for an unknown machine, worth next to nothing. A prior with more degrees of freedom would make false
-alarms where processes differ by more than it says. So few matter only where pairs agree to the last tick of
-a timer, which is no proof that they always would."""
+"""Prior for an unknown machine, with almost no weight.
+
+A heavier prior would cause false alarms on machines with a larger spread. The prior matters only if pairs
+agree to the timer's last tick, which proves little.
+"""
 FLOOR = 0.0005
-"""The smallest standard error of a trimmed mean: that pairs agree to a timer's last tick proves little."""
+"""Smallest standard error of a trimmed mean. Pairs that agree to a timer's last tick prove little."""
 MOST_PAIRS = 64
-"""The most pairs that a message suggests."""
+"""Most pairs that a message suggests."""
 _CLOCKS_APART = 0.015
-"""SM clocks of the sides that differ by more are two steps or more of a free clock apart."""
+"""Relative difference of the sides' SM clocks that counts: at least two steps of an unlocked clock."""
 _DRIFT_P = 0.05
 _OVERLAP_S = 1.0
-"""Processes that overlap by less need not have run at once: wall clocks are adjusted now and then."""
+"""Overlap of two processes, in seconds, that a clock adjustment can explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesSide:
-    """The files of base or of head, in order of time; `commit` is None for none, or more than one."""
+    """The files of base or of head in order of time. `commit` is None unless all files name one commit."""
 
     commit: str | None
     dirty: bool
@@ -71,14 +75,14 @@ class FilesResult:
     policy: Policy
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...] = ()
-    """Facts to read beside the verdicts, a sentence each."""
+    """Sentences to show beside the verdicts."""
     interrupted: bool = False
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _SavedRun:
-    """A process, and its place in time among all processes."""
+    """A process, and its position in time among all processes."""
 
     side: str
     place: int
@@ -109,7 +113,7 @@ class _Turns:
 def policy_for(
     margin: float | None, tolerance: float | None, confidence: float, *, on_gpu: bool, pairs: int
 ) -> Policy:
-    """Return the policy that was asked for, with defaults for processes that run one after another.
+    """Return a policy with these limits, or with defaults for processes that run one after another.
 
     All limits are shares. Raises UsageError for limits that contradict each other.
     """
@@ -118,7 +122,7 @@ def policy_for(
         margin,
         tolerance,
         confidence=confidence,
-        flag=1 - confidence,  # nothing is measured again
+        flag=1 - confidence,  # There is no second stage.
         looks=(max(pairs, 1),),
         spending=(1.0,),
         same_spending=(1.0,),
@@ -133,10 +137,10 @@ def judge_files(
     tolerance: float | None = None,
     confidence: float = 0.999,
 ) -> FilesResult:
-    """Return a verdict for every benchmark of any file, base's i-th process paired with head's i-th.
+    """Return a verdict for every benchmark of any file. Base's i-th process is paired with head's i-th.
 
-    Fails closed: what the files do not bear out is invalid or inconclusive, whichever of them is left out.
-    Raises UsageError for no files of a side, a process that is there twice, or limits that make no sense.
+    It fails closed: a benchmark without sufficient data on either side is invalid or inconclusive. Raises
+    UsageError for a side without files, a duplicate process, or contradictory limits.
     """
     files = sorted(
         [*(("base", each) for each in base), *(("head", each) for each in head)],
@@ -167,14 +171,14 @@ def judge_files(
 
 
 def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
-    """Return the judgement of the log ratios of pairs of processes, head over base, at the one look there is.
+    """Judge the log ratios of pairs of processes, head over base, at a single look.
 
-    Of few pairs it is by the plain t of all, from ROBUST_PAIRS on by the t of the trimmed mean, Tukey's and
-    McLaughlin's. That is a little liberal so far out: of code at the margin itself it calls up to 1.5 in a
-    thousand slower where one is promised (scripts/bench_stock.py).
+    Few pairs are judged by Student's t of all pairs. From ROBUST_PAIRS on it is the t of the trimmed mean
+    (Tukey and McLaughlin). That test is slightly liberal in the far tail: of code at the margin it calls up
+    to 1.5 in a thousand slower, where 1 is promised (scripts/bench_stock.py).
     """
     if len(log_ratios) < ROBUST_PAIRS:
-        # What scatters within a process tells nothing of how processes differ.
+        # The scatter within a process does not show how much processes differ.
         effects = tuple(ProcessEffect(each, 0.0, 1, 0) for each in log_ratios)
         return judge([MetricEffects("time", effects, NO_PRIOR)], policy, 0)
     effect = process_effect(log_ratios)
@@ -193,7 +197,7 @@ def _check_given(turns: _Turns) -> None:
             )
 
 
-# All files together
+# Checks of all files together
 
 
 def _other_machine(turns: _Turns) -> Refusal | None:
@@ -214,7 +218,7 @@ def _mixed_commits(turns: _Turns) -> Refusal | None:
 
 
 def _not_alternated(turns: _Turns) -> Refusal | None:
-    """Return a refusal where base and head did not alternate, because drift would look like a change."""
+    """Return a refusal if base and head did not alternate, because drift would look like a change."""
     sides = [run.side for run in turns.in_time]
     if len(sides) % 2 == 0 and all(sides[place] != sides[place + 1] for place in range(0, len(sides) - 1, 2)):
         return None
@@ -241,7 +245,7 @@ def _overlapping(turns: _Turns) -> Refusal | None:
 _CHECKS = (_other_machine, _mixed_commits, _not_alternated, _overlapping)
 
 
-# One benchmark
+# Checks of one benchmark
 
 
 def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Policy) -> Verdict:
@@ -285,14 +289,16 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
 
 
 def _absent_at_head(bare: Verdict, why_base: Untimed | None, why_head: Untimed | None) -> Verdict:
-    """Return the verdict of a benchmark without a time at head; a failure at base too is not head's."""
+    """Return the verdict of a benchmark without a time at head. If it fails at base too, head is not to
+    blame.
+    """
     if why_base and not why_base.skipped:
         return without_time(bare, why_base.why, "base", skipped=False)
     return without_time(bare, why_head.why, "head", skipped=why_head.skipped) if why_head else bare
 
 
 def _untimed(name: str, runs: Sequence[_SavedRun]) -> Untimed | None:
-    """Return why a side has no time of a benchmark: a failure before a skip, which costs less."""
+    """Return why a side has no time of a benchmark. A failure has priority over a skip."""
     found = [run.file.untimed[name] for run in runs if name in run.file.untimed]
     return next((each for each in found if not each.skipped), found[0] if found else None)
 
@@ -312,7 +318,7 @@ def _absent_somewhere(name: str, turns: _Turns) -> str:
 
 
 def _notes(turns: _Turns, skipped: Sequence[str]) -> tuple[str, ...]:
-    """Return a sentence for each difference, benchmark that both sides skip, rerun, oddity, and caution."""
+    """Return sentences on differences, benchmarks that both sides skip, reruns and other cautions."""
     notes = [f"Differs between base and head: {each}." for each in reported_differences(*turns.identities)]
     for name in skipped:
         why = _untimed(name, turns.in_time)
@@ -333,7 +339,7 @@ _CAUTIONS: Mapping[tuple[str, str], str] = {
     ("library_build_type", "debug"): "times of a release build may differ by another amount",
     ("cpu_scaling_enabled", "true"): "the processor's clock may move between processes",
 }
-"""Facts that Google Benchmark itself warns of, with the reason."""
+"""Facts that Google Benchmark warns about, with the reason."""
 
 
 def _compared(
@@ -366,7 +372,7 @@ def _compared(
         power_w=_middle([each.extra.power_w for each in everything]),
     )
     if base_mhz is None or head_mhz is None:
-        return verdict  # without the card's clocks nothing tells the cause
+        return verdict  # Without the card's clocks there is no attribution.
     verdict = replace(verdict, attribution=attribute(verdict))
     if verdict.attribution != "clocks" or status == "invalid":
         return verdict
@@ -383,15 +389,15 @@ _OUTCOMES: Mapping[Status, tuple[VerdictStatus, str]] = {
 
 
 def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
-    """A process's time: the 20 % trimmed mean of its rounds where all files have them, else their median.
+    """Return a process's time: the 20 % trimmed mean of its rounds if all files have them, else their median.
 
-    Where a timer's ticks are coarse a median sticks to one of them; a mean does not.
+    If the timer's ticks are coarse, the median stays on one tick; the mean does not.
     """
     return trimmed_mean(benchmark.times_ns) if raw else benchmark.median_ns
 
 
 def _measured_apart(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> Refusal | None:
-    """Refuse times of a benchmark that were taken by another timer, on another card or at another clock."""
+    """Refuse to compare times of another timer, another card or another clock."""
     base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
     return _measured_otherwise([*base, *head]) or _clocks_apart(base_mhz, head_mhz)
 
@@ -424,11 +430,11 @@ def _at_other_clocks(base_mhz: float, head_mhz: float) -> Refusal:
 
 
 def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Policy) -> Refusal | None:
-    """Return whether times moved steadily all along, and one side came first too often for that to cancel.
+    """Refuse times that drifted steadily, if one side came first too often for the drift to cancel.
 
-    The slope is that of the pairs' levels, their mean logarithms, which know nothing of the ratios where both
-    sides' noise is alike. It counts where it alone would make up half of the margin, and is no chance
-    (two-sided t test at 0.05).
+    The slope is fitted to the mean logarithm of each pair, which is independent of the ratio if both sides
+    are equally noisy. It counts if it alone would make half of the margin and is significant (two-sided t
+    test at 0.05).
     """
     pairs = list(zip(turns.base, turns.head, strict=True))
     ahead = fmean(head.place - base.place for base, head in pairs)
@@ -455,7 +461,7 @@ def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Polic
 
 
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
-    """Return a sentence where times fall into two groups far apart: more processes hardly help then."""
+    """Return a sentence if times fall into two distant groups. More processes hardly help then."""
     logs = sorted(map(math.log, times_ns))
     gaps = [after - before for before, after in pairwise(logs)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
@@ -470,7 +476,7 @@ def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
 
 
 def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
-    """Return how many pairs would settle it nine times in ten, with this effect and this much noise."""
+    """Return how many pairs would settle it with a probability of 0.9, at this effect and noise."""
     middle = median(ratios)
     beyond = abs(middle) - math.log1p(policy.margin)
     reach = max(beyond, math.log1p(policy.tolerance) - abs(middle))
@@ -483,14 +489,14 @@ def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
 
 
 def _spread(ratios: Sequence[float]) -> float:
-    """Standard deviation of a pair, strays apart."""
+    """Return the standard deviation of a pair, without outliers."""
     if len(ratios) < ROBUST_PAIRS:
         middle = median(ratios)
         return MAD_SCALE * median(abs(ratio - middle) for ratio in ratios)
     return process_effect(ratios).standard_error * math.sqrt(len(ratios) - 2 * int(TRIM * len(ratios)))
 
 
-# Words and figures
+# Wording and numbers
 
 
 def _side(runs: Sequence[_SavedRun]) -> FilesSide:
@@ -512,6 +518,6 @@ def _short(value: str) -> str:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    """Return the median; None where a value is not known."""
+    """Return the median; None if a value is not known."""
     known = [value for value in values if value is not None]
     return median(known) if known and len(known) == len(values) else None

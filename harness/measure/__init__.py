@@ -1,3 +1,4 @@
-"""Inside the process that holds the card: buffers, verification, timing of one kernel or of two (`quads`).
-Nothing here judges. `worker` is the process, and `protocol` its requests and answers.
+"""The process that holds the card: buffers, verification, and timing of one kernel or of two (`quads`).
+
+Nothing here judges. `worker` is the process, and `protocol` defines its requests and answers.
 """

@@ -1,6 +1,6 @@
-"""Base's outputs in the place of a reference: recorded when base is verified, and read where head is.
+"""Uses base's outputs as the reference: records them when base is verified, and reads them for head.
 
-They lie in the scratch folder that all processes of a comparison share: each side may have its own process.
+They are stored in the scratch folder of the comparison, because each side may have its own process.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def checker_of(
     report: Callable[[str], Any],
     earlier: EarlierArrays | None = None,
 ) -> Checker:
-    """Return what verifies kernels of a suite: by its reference, or by base's outputs."""
+    """Return the checker for a suite's kernels: by the suite's reference, or by base's outputs."""
     kind = BaseChecker if suite.problem.held_to == "base" else Checker
     return kind(device, suite, scratch, report, earlier)
 
 
 class BaseChecker(Checker):
-    """Holds kernels to base's outputs, once `against` says which; until then nothing is compared."""
+    """Compares kernels with base's outputs. Until `against` names a base, nothing is compared."""
 
     beside_base: ClassVar[bool] = True
     tolerance_sets: ClassVar[int] = 2
-    """Sets of data on which base's outputs are kept: those that kernels are timed on."""
+    """Number of data sets with base's outputs: the sets that kernels are timed on."""
     against = ""
-    """The pair, and the commit of its base; empty where there is no base."""
+    """The pair, and the commit of its base; empty without a base."""
 
     def record(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> str:
-        """Keep base's outputs on each set of data, and their tolerances; return what is wrong with base.
+        """Store base's outputs on each set of data, with tolerances; return what is wrong with base.
 
-        The buffers hold the first set and its outputs afterwards.
+        Afterwards the buffers hold the first set and its outputs.
         """
         problem = self.suite.problem
         check_host_memory(problem, case)
@@ -65,9 +65,9 @@ class BaseChecker(Checker):
         return ""
 
     def check(self, case: Case, buffers: Buffers, subject: Subject, seed: int) -> Verification:
-        """Compare on random data, which stay in the buffers. Raises LooseBoundError.
+        """Compare outputs on random data, which stay in the buffers. Raises LooseBoundError.
 
-        Without a base the kernel has to write its outputs, and no other memory.
+        Without a base, the kernel only has to write its outputs, and no other memory.
         """
         if self.against:
             self.check_tolerance(case, seed)
@@ -77,7 +77,9 @@ class BaseChecker(Checker):
         return Verification(passed=not wrong, checks=(_failed(wrong, seed),) if wrong else ())
 
     def held(self, verification: Verification, case: Case, seed: int) -> Outputs:
-        """Return what a passed kernel's outputs were compared with: base's, unless these are random."""
+        """Return the reference that a passed kernel was compared with: base's outputs, unless these are
+        random.
+        """
         if not self.against:
             return Outputs(held_to="nothing", reason="not-compared")
         if any(map(math.isinf, self._recorded(case, seed)[1].values())):
@@ -87,7 +89,9 @@ class BaseChecker(Checker):
     def expected(
         self, case: Case, part: Case, inputs: verify.Arrays, key: tuple[str, int], band: slice
     ) -> tuple[verify.Arrays, verify.Tolerance]:
-        """Return base's outputs in a band of a case, and the problem's tolerance or that of their type."""
+        """Return base's outputs in a band of a case, and the problem's tolerance or the default
+        of the type.
+        """
         problem = self.suite.problem
         outputs, tolerance = self._recorded(case, key[1])
         wide = {name: each.astype(np.float64) for name, each in verify.cut(problem, outputs, band).items()}
@@ -96,7 +100,7 @@ class BaseChecker(Checker):
         return wide, tolerance
 
     def check_tolerance(self, case: Case, seed: int) -> None:
-        """Raise LooseBoundError as for a reference, where base's outputs are known."""
+        """Raise LooseBoundError as for a reference, if base's outputs are known."""
         if self.against:
             super().check_tolerance(case, seed)
 
@@ -108,7 +112,7 @@ class BaseChecker(Checker):
         *,
         reference: bool = True,  # noqa: ARG002
     ) -> dict[str, str]:
-        """Return what the problem asks of a kernel: a tolerance, where it has its own."""
+        """Return the problem's requirements for a kernel: a tolerance, if the problem defines one."""
         return super().demands(case, seed, inputs, reference=False)
 
     def wrong(
@@ -120,7 +124,7 @@ class BaseChecker(Checker):
         *,
         in_full: bool,
     ) -> str:
-        """Return what is wrong with outputs; nothing where base has not run on these inputs."""
+        """Return what is wrong with outputs; empty if base has not run on these inputs."""
         if not self.against or key[0] == UNSEEN:
             return ""
         return super().wrong(case, key, inputs, read, in_full=in_full)
@@ -128,7 +132,7 @@ class BaseChecker(Checker):
     def _runs(
         self, case: Case, buffers: Buffers, subject: Subject, seed: int
     ) -> tuple[list[dict[str, NDArray[Any]]], str]:
-        """Return the outputs of each launch, and what is wrong with them whatever they should be."""
+        """Return the outputs of each launch, and any defect that shows without a reference."""
         inputs = self.inputs(case, seed)
         buffers.write(inputs)
         self.report("verify")
@@ -141,9 +145,9 @@ class BaseChecker(Checker):
         return runs, buffers.damage(inputs, self.digests) or self._unwritten(inputs, runs[0])
 
     def _unwritten(self, inputs: verify.Arrays, outputs: verify.Arrays) -> str:
-        """Return why a kernel did nothing, in words; empty for one that wrote something to each output.
+        """Return a sentence if the kernel left an output unwritten; else "".
 
-        A kernel may leave an array as it is that it reads and writes, but not all of its arrays.
+        A kernel may leave an array that it reads and writes unchanged, but not all of its arrays.
         """
         begun = {name: _begun(array, inputs.get(name)) for name, array in self.suite.problem.outputs.items()}
         same = [name for name, values in outputs.items() if _is_as_before(values, begun[name])]
@@ -156,7 +160,7 @@ class BaseChecker(Checker):
         return ""
 
     def _recorded(self, case: Case, seed: int) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
-        """Return base's outputs for a set of data, and the tolerance of each."""
+        """Return base's outputs for a set of data, and the tolerance of each output."""
         arrays, found = self.suite.problem.outputs, read_arrays(self._place(case, seed))
         if not found:
             raise MeasureError("Base's outputs are gone from the scratch folder: is its disk full?")
@@ -182,7 +186,7 @@ def _failed(wrong: str, seed: int) -> Check:
 
 
 def _begun(array: Array, given: NDArray[Any] | None) -> NDArray[Any] | float | None:
-    """Return what an output holds before a launch: inputs, a number, or None for NaN."""
+    """Return the content of an output before a launch: inputs, a number, or None for NaN."""
     return array.init if given is None else given
 
 

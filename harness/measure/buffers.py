@@ -1,9 +1,9 @@
 """A case's arrays on the device, each between two guard zones.
 
-A kernel that writes past an array damages a zone, which is looked at afterwards. The zones of inputs are
-filled with NaN: a kernel that reads past an input gets it, and no masking multiplication by zero can hide it.
-The zones of outputs are filled with something else, or a kernel that copies from beyond an input to beyond an
-output would leave the damage looking intact.
+A kernel that writes past an array damages a guard zone, which is checked afterwards. Guard zones of inputs
+are filled with NaN, which no masking multiplication by zero can hide. Guard zones of outputs have another
+content. Otherwise a kernel that copies from beyond an input to beyond an output would leave the zone
+unchanged.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PIECE_BYTES = 2**22
-"""Arrays are hashed and compared on the host in pieces of this size."""
+"""Arrays are hashed and compared on the host in pieces of this size, in bytes."""
 OUTPUT_GUARD = 0xFE
-"""Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
+"""Fill byte of output guard zones: huge numbers in float32 and float64, NaN in float16. Input
+zones differ."""
 
 Kept = Mapping[str, Memory]
-"""Copies of arrays, put aside on the device, by name."""
+"""Copies of arrays on the device, by name."""
 
 
 def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
-    """An argument that a setup gave: for a function of the host anything, else a NumPy scalar or bytes."""
+    """Return an argument from a setup: any value for a host function, else a NumPy scalar or bytes."""
     if host or (isinstance(value, np.generic) and not isinstance(value, np.void)):
         return value
     try:
@@ -50,29 +51,29 @@ def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
 
 
 def needed_bytes(problem: Problem, case: Case, guard_bytes: int) -> int:
-    """Device memory that the case's arrays take, guard zones and what some hold at first included."""
+    """Return the device memory of the case's arrays, including guard zones and stored initial contents."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
     arrays = sum(layout.size_bytes + 2 * guard_bytes for layout in layouts.values())
     return arrays + sum(layouts[name].size_bytes for name in _copied_outputs(problem, layouts))
 
 
 def _read_outputs(problem: Problem) -> set[str]:
-    """Return the outputs that hold something before a launch, which kernels read."""
+    """Return the outputs that kernels read, because they have a content before a launch."""
     return {
         name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
     }
 
 
 def _copied_outputs(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
-    """Return the outputs that a copy resets before a launch: they are not filled with one byte."""
+    """Return the outputs that are reset by a copy before a launch instead of a fill with one byte."""
     read = _read_outputs(problem)
     return [name for name in problem.outputs if name in read or layouts[name].padded]
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Tell whether arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
+    """Tell whether arrays of one type are equal bit for bit: NaN equals NaN, and 0.0 differs from -0.0."""
     one, other = map(_bytes, (one, other))
-    # Piece by piece: what differs mostly does so from the start.
+    # Compare piece by piece: different arrays mostly differ early.
     return one.size == other.size and all(
         np.array_equal(one[start : start + PIECE_BYTES], other[start : start + PIECE_BYTES])
         for start in range(0, one.size, PIECE_BYTES)
@@ -80,7 +81,7 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """Return a digest of the digests of the arrays' pieces, in order, which threads make side by side."""
+    """Return a digest of the digests of the arrays' pieces, in order. Threads compute them in parallel."""
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
         data = _bytes(array)
@@ -102,7 +103,9 @@ class Buffers:
     """The arrays of one case on a device; a context manager. Raises OutOfMemoryError before allocating."""
 
     def __init__(self, device: Device, problem: Problem, case: Case, *, guarded: bool = True) -> None:
-        """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
+        """Allocate the arrays. Without guard zones, a simulator that knows where an array ends sees accesses
+        beyond it.
+        """
         self.guard_bytes = guard_bytes = device.guard_bytes if guarded else 0
         needed, free = needed_bytes(problem, case, guard_bytes), device.free_bytes()
         limit = (device.info.memory_bytes or 0) if free is None else free
@@ -115,16 +118,16 @@ class Buffers:
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
         self.restores = bool(_read_outputs(problem))
-        """True where kernels read what they write, so that it is put back before each launch."""
+        """True if kernels read their outputs, so that these are reset before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
-        """First content of some outputs before a launch, by name."""
+        """Initial content of some outputs, by name."""
         self._allocated: list[Memory] = []
         self._workspaces: dict[tuple[str, int], Memory] = {}
-        """By name and size in bytes, guard zones included. Kernels that are compared share what is alike."""
+        """Workspaces by name and size in bytes, guard zones included. Compared kernels share equal ones."""
         self._given: list[object] = []
-        """Results of setups: what they allocated lives as long as the arrays."""
+        """Results of setups. The arrays keep them alive, because setups may allocate memory."""
         try:
             for name in _copied_outputs(problem, self.layouts):
                 self.first[name] = self._allocate(self.sizes[name])
@@ -159,7 +162,7 @@ class Buffers:
         return OUTPUT_GUARD if name in self.problem.outputs else POISON
 
     def _filled(self, name: str) -> NDArray[np.uint8]:
-        """Return an output's content before a launch."""
+        """Return the content of an output before a launch."""
         layout, value = self.layouts[name], self.problem.arrays[name].init
         if value is None:
             return layout.filled(POISON, self._guard(name))
@@ -171,7 +174,7 @@ class Buffers:
         return self.layouts[name].pack(data, self._guard(name))
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
-        """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
+        """Copy data into the arrays. Raises SuiteError for data of another size than their array."""
         self._check(data)
         for name, array in data.items():
             packed = self._packed(name, array)
@@ -196,7 +199,9 @@ class Buffers:
                 )
 
     def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
-        """Put data aside on the device, or in `place`; None where memory is short. Raises as write() does."""
+        """Copy data to the device beside the arrays, or into `place`; None if memory is short. Raises as
+        write() does.
+        """
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
@@ -204,10 +209,11 @@ class Buffers:
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
-        """Further memory for copies of these arrays; None where it is short."""
+        """Return further memory for copies of these arrays; None if memory is short."""
         sizes = {name: self.sizes[name] for name in names}
         needed, free = sum(sizes.values()), self.device.free_bytes()
-        # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
+        # Use at most half of the free memory, or an eighth of all if the free memory is unknown. Copies must
+        # not cause a failure.
         if needed > ((self.device.info.memory_bytes or 0) // 8 if free is None else free // 2):
             return None
         try:
@@ -216,7 +222,7 @@ class Buffers:
             return None
 
     def save(self, kept: Kept) -> None:
-        """Enqueue a copy of these arrays."""
+        """Enqueue a copy of these arrays into `kept`."""
         for name, memory in kept.items():
             self.device.copy(self.views[name], memory, 0, self.sizes[name])
 
@@ -228,12 +234,12 @@ class Buffers:
                 self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
     def begin(self) -> None:
-        """Have outputs that kernels read hold what they hold before a launch; no other is written."""
+        """Reset the outputs that kernels read to their content before a launch. Other outputs stay."""
         for name in _read_outputs(self.problem) & self.first.keys():
             self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
 
     def poison(self) -> None:
-        """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
+        """Fill every output with NaN or its content before a launch, and every workspace with NaN."""
         for name in self.problem.outputs:
             if name in self.first:
                 self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
@@ -243,13 +249,13 @@ class Buffers:
             self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
 
     def outputs(self, kept: Kept | None = None) -> Iterator[Place]:
-        """Yield the place of every output, or of its copy in `kept`."""
+        """Yield the memory of every output, or of its copy in `kept`."""
         memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
         for name in self.problem.outputs:
             yield memory[name], begin, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
-        """Places of each output, and its contents before a launch: allocation, offset and bytes."""
+        """Yield places in each output with their content before a launch: allocation, offset and bytes."""
         for name in self.problem.outputs:
             size_bytes = self.sizes[name]
             for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):
@@ -259,7 +265,7 @@ class Buffers:
                 yield self.whole[name], self.guard_bytes + int(place), held
 
     def read(self, name: str, part: tuple[slice, ...] = (), kept: Kept | None = None) -> NDArray[Any]:
-        """Return an array, or its copy in `kept`; in whole or in part."""
+        """Return an array or its copy in `kept`, in whole or in part."""
         layout = self.layouts[name]
         if not layout.plain or any(each != slice(None) for each in part[1:]) or not part:
             return layout.unpack(self._raw(name, kept))[part]
@@ -277,9 +283,9 @@ class Buffers:
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]], digests: MemoryDigests | None = None) -> str:
-        """Return what a kernel wrote outside its arrays or into inputs, in words; empty if nothing.
+        """Return a sentence on what a kernel wrote outside its arrays or into inputs; empty if nothing.
 
-        `digests` are the process's own of this device, where it has some.
+        `digests` are those of the process for this device, if it has any.
         """
         digests = digests or MemoryDigests(self.device, "")
         found: list[str] = []
@@ -298,13 +304,13 @@ class Buffers:
         return " ".join(filter(None, (outside, inside)))
 
     def _has_changed(self, name: str, data: NDArray[Any], digests: MemoryDigests) -> bool:
-        if self.layouts[name].padded:  # what lies between its lines is told by itself
+        if self.layouts[name].padded:  # Padding between the lines is reported separately.
             return not same_bits(self.read(name), data)
         place = self.whole[name], self.guard_bytes, self.sizes[name]
         return not digests.holds(place, self._packed(name, data))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
-        """Yield what was written into the zones on both sides of an array or a workspace, in words."""
+        """Yield a sentence for each write into the guard zones on both sides of an array or a workspace."""
         zone = np.empty(self.guard_bytes, np.uint8)
         for side, offset in (("before", 0), ("after", self.guard_bytes + size_bytes)):
             self.device.read(whole, offset, zone)
@@ -314,10 +320,10 @@ class Buffers:
     def arguments(
         self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
     ) -> list[Argument]:
-        """Return the kernel's arguments in order; its setup is called here.
+        """Return the kernel's arguments in order, and call its setup.
 
-        Arrays are device views, scalars are of their dtypes and axes are 32-bit integers. `problem` and
-        `case` are the kernel's own where these are others over the same arrays.
+        Arrays are device views, scalars have their dtypes, and axes are 32-bit integers. `problem` and `case`
+        are the kernel's own if they differ from those of the arrays.
         """
         problem, case = problem or self.problem, case or self.case
         arguments: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
@@ -339,7 +345,7 @@ class Buffers:
         return [arguments[name] for name in names]
 
     def _workspace(self, name: str, size_bytes: int) -> Memory:
-        """Return a view of a kernel's workspace, allocated where there is none of this name and size."""
+        """Return a view of a kernel's workspace, allocated if there is none of this name and size."""
         key = name, size_bytes
         if key not in self._workspaces:
             whole = self._workspaces[key] = self._allocate(size_bytes + 2 * self.guard_bytes)

@@ -1,4 +1,4 @@
-"""Kernels of the harness's own that look at outputs where they lie: one text for CUDA and OpenCL."""
+"""The harness's own kernels, which check outputs in device memory. CUDA and OpenCL share their text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.records.types import Launch
 from harness.suite.sources import Program
 
 THREADS = 256
-"""Threads of a block, which the kernels rely on."""
+"""Threads of a block. The kernels rely on it."""
 _BLOCKS_A_UNIT = 8
 
 _PRELUDES = {
@@ -44,7 +44,7 @@ typedef ulong u64;
 
 
 class DeviceKernels:
-    """Builds and launches kernels of one text on a device that can compile it."""
+    """Builds and launches the harness's own kernels on a device that can compile them."""
 
     def __init__(self, device: Device, text: str) -> None:
         self.device, self._text = device, text
@@ -52,12 +52,12 @@ class DeviceKernels:
 
     @property
     def available(self) -> bool:
-        """True for a GPU that compiles such text. On a CPU, NumPy does the same work in less time."""
+        """True for a GPU that can compile the kernels. On a CPU, NumPy is faster."""
         info = self.device.info
         return info.kind == "gpu" and info.backend in _PRELUDES and info.max_threads_per_block >= THREADS
 
     def launch(self, function: str, work: int, arguments: Sequence[Argument]) -> None:
-        """Enqueue a kernel whose blocks share `work` pieces, in any number of blocks."""
+        """Enqueue a kernel whose blocks, in any number, share `work` pieces."""
         most = _BLOCKS_A_UNIT * (self.device.info.compute_units or 1)
         launch = Launch(grid=(max(1, min(work, most)), 1, 1), block=(THREADS, 1, 1))
         self.device.launch(self._built(function), launch, arguments)
@@ -67,5 +67,5 @@ class DeviceKernels:
 
 
 def program_of(function: str, text: str, backend: str) -> Program:
-    """Return one of a text's kernels as a backend compiles it."""
+    """Return one of the kernels in `text` as a backend compiles it."""
     return Program(f"harness.{function}", function, _PRELUDES[backend] + text)

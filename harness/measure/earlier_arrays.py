@@ -1,13 +1,13 @@
 """Inputs and references that earlier commands have computed, in the cache folder.
 
-An entry follows from its key: the suite's files, its imports and installed packages (`origin_sha256`), the
-case, the seed, and the code of the harness that makes data. Each file has checksums, so that a torn or edited
-entry is a miss. The cache has a limit in bytes; what was used longest ago goes first. A folder or entry that
-another user owns or can write is not believed. A cache that is full or closed to writing costs time only.
+The key of an entry covers the suite's files, its imports and installed packages (`origin_sha256`), the case,
+the seed, and the harness's code that makes data. Each file has checksums, so a torn or edited entry is a
+miss. The cache has a size limit; the least recently used entries are removed first. An entry that another
+user owns or can write is ignored. If the cache is full or read-only, arrays are computed anew.
 
-A suite's own process writes its entries, so a hostile suite can write others' entries too, with a reference
-by which its wrong results are right. It can write any file of its user, such as binaries in the same cache.
-Where another user runs suites, the command gives workers no such folder.
+A suite's own process writes its entries, so a hostile suite can write entries of other suites too, with a
+reference that makes its wrong results look right. It can write any file of its user, including binaries in
+the cache. If another user runs suites, the command gives workers no such folder.
 """
 
 from __future__ import annotations
@@ -38,39 +38,41 @@ from harness.system.threads import side_by_side
 MOST_BYTES = 2**31
 """Size of all entries together, in bytes."""
 LEAST_ENTRY_BYTES = 2**21
-"""Smaller arrays are computed in less time than the suite's files are hashed."""
+"""Smallest entry in bytes. Smaller arrays are computed faster than the suite's files are hashed."""
 _MOST_ENTRY_BYTES = MOST_BYTES // 4
 _SPARE = 4
-"""Free space that the disk needs for an entry, in sizes of the entry."""
+"""Free disk space that an entry needs, in sizes of the entry."""
 _PART_BYTES = 2**24
 _CHECKSUMS = "checksums.json"
 _MAKERS = ("problem.py", "suite_data.py", "reference_function.py", "layout.py")
-"""Modules of the harness that make data and references, in harness/suite/."""
+"""Modules in harness/suite/ that make data and references."""
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of arrays; one without a hash is of arrays that are not kept."""
+    """A key of arrays. Without a hash, the arrays are not kept."""
 
     name: str = ""
     sha256: str = ""
 
 
 class EarlierArrays:
-    """Arrays of one suite. `origin` returns `origin_sha256` of it, from the process that has loaded it."""
+    """Arrays of one suite. `origin` returns its `origin_sha256`, from the process that has loaded it."""
 
     def __init__(self, folder: Path, origin: Callable[[], str]) -> None:
         self.folder, self._origin = folder, origin
 
     def key(self, name: str) -> Key:
-        """Return the key of arrays with this name: it tells the case, the seed and what the arrays are."""
+        """Return the key of arrays with this name. The name includes the case, the seed and the kind of
+        arrays.
+        """
         if not (origin := self._origin()):
             return Key()
         return Key(name, hashlib.sha256(repr((origin, name, _maker())).encode()).hexdigest())
 
     def get(self, key: Key) -> Path | None:
-        """Return the folder of an entry's arrays; None where there is none to believe."""
+        """Return the folder of an entry's arrays; None if there is no valid entry."""
         entry = self.folder / key.sha256
         try:
             if not key.sha256 or not (_is_ours(self.folder) and _is_ours(entry)):
@@ -84,10 +86,10 @@ class EarlierArrays:
         return entry
 
     def put(self, key: Key, arrays: Mapping[str, NDArray[Any]]) -> Path | None:
-        """Write an entry, and return its folder; None where it is not kept.
+        """Write an entry and return its folder; None if it is not kept.
 
-        It is not where computing the arrays has changed what the key follows from: the suite read or
-        imported something that was not known when the key was made.
+        It is not kept if computing the arrays changed the key: the suite then read or imported something
+        unknown when the key was made.
         """
         size_bytes = sum(array.nbytes for array in arrays.values())
         fits = LEAST_ENTRY_BYTES <= size_bytes <= _MOST_ENTRY_BYTES
@@ -106,7 +108,7 @@ class EarlierArrays:
             write_arrays(unfinished, arrays)
             checksums = msgspec.json.encode(_checksums(read_arrays(unfinished)))
             (unfinished / _CHECKSUMS).write_bytes(checksums)
-            shutil.rmtree(entry, ignore_errors=True)  # an entry that was torn
+            shutil.rmtree(entry, ignore_errors=True)  # a torn entry
             unfinished.rename(entry)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -114,7 +116,7 @@ class EarlierArrays:
         return entry
 
     def _make_room(self, size_bytes: int) -> None:
-        """Remove what was used longest ago, and what a killed process has left, until there is room."""
+        """Remove the least recently used entries, and leftovers of killed processes, until there is room."""
         found = sorted((entry for entry in self.folder.iterdir()), key=lambda entry: entry.lstat().st_mtime)
         sizes = {entry: sum(file.lstat().st_size for file in entry.glob("*")) for entry in found}
         left = sum(sizes.values())
@@ -126,7 +128,7 @@ class EarlierArrays:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether a folder is this user's own, and no other can write to it. Raises OSError."""
+    """Tell whether this user owns a folder and no other user can write to it. Raises OSError."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _FOR_OTHERS
 
@@ -144,7 +146,7 @@ def _checksums(arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[int]]:
 
 @cache
 def _maker() -> str:
-    """Return what makes arrays of a suite: this harness's modules, NumPy and Python."""
+    """Return the versions of everything that makes arrays: this harness's modules, NumPy and Python."""
     suite = Path(__file__).parents[1] / "suite"
     ours = [hashlib.sha256(read_regular(suite / name)).hexdigest() for name in _MAKERS]
     return repr((ours, np.__version__, sys.version, os.uname().machine))

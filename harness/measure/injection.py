@@ -1,8 +1,8 @@
-"""A slowdown of known size, planted into a kernel: how the harness proves that it would see one.
+"""Plants a slowdown of known size into a kernel, to prove that the harness would detect it.
 
-The planted kernel has one more by-value parameter, and each thread begins with a chain of that many dependent
-multiply-adds whose result goes nowhere. With 0 steps it costs what it did but for one branch, so one build
-serves as the slowed kernel and as the one that it is compared with.
+The planted kernel has one more by-value parameter. Each thread starts with a chain of that many dependent
+multiply-adds whose result is unused. With 0 steps it costs one branch more than the original, so one build
+serves as both the slowed kernel and its baseline.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from harness.suite.sources import Program
 _PARAMETER = "int harness_steps"
 _CALL = " harness_planted(harness_steps);"
 
-# x begins different in each thread, so that no card computes it once for a whole warp. It stays between 0 and
-# the size of a block, which no compiler finds out, so it must be kept for the comparison. An empty asm that
-# takes x does not keep it: the assembler behind the compiler sees through that. What would follow the
-# comparison is a profiler's mark: a trap or a branch there changes how the rest of the kernel uses registers.
-# A chain goes before all else in the text, where no macro of a kernel's changes its words.
+# x starts with a different value in each thread, so the card cannot compute it once for a warp. It stays
+# between 0 and the size of a block, but no compiler can prove that, so it must compute x for the comparison.
+# An empty asm statement with x would not keep it, because the assembler sees through it. After the comparison
+# comes a profiler's mark: a trap or branch there would change the register allocation of the kernel. The
+# chain precedes all other text, so that no macro of the kernel changes it.
 _CUDA_CHAIN = """\
 static __device__ __forceinline__ void harness_planted(int steps) {
     if (steps > 0) {
@@ -51,7 +51,7 @@ class _Dialect:
     kernel: frozenset[str]
     """Qualifiers of a kernel function."""
     late: frozenset[str] = frozenset()
-    """Qualifiers of a parameter that the launch itself sets, after all arguments."""
+    """Qualifiers of a parameter that the launch itself sets, after all other arguments."""
 
 
 _CUDA = _Dialect(_CUDA_CHAIN, frozenset({"__global__"}))
@@ -60,10 +60,10 @@ _DIALECTS = {"cuda": _CUDA, "opencl": _OPENCL, "null": _CUDA}
 
 
 def planted(program: Program, backend: str) -> Program:
-    """Return the program with a slowdown of as many steps as its new last argument says, an int32.
+    """Return the program with a slowdown. Its new last argument, an int32, is the number of steps.
 
-    Shared memory that the launch sizes stays after it. Raises SuiteError where the kernel's definition is not
-    found, such as under a name that a macro makes.
+    A shared-memory parameter that the launch sizes stays last. Raises SuiteError if the kernel's definition
+    is not found, for example because a macro makes its name.
     """
     dialect = _DIALECTS.get(backend)
     if dialect is None:
@@ -81,7 +81,7 @@ def planted(program: Program, backend: str) -> Program:
             f"{program.name} has no definition of {program.function!r} in its source, so no slowdown can be "
             "planted in it. Write the function's name out where it is defined, not by way of a macro."
         )
-    # By place: alternatives of the preprocessor's may share one body.
+    # Find definitions by place: preprocessor alternatives may share a body.
     edits: dict[int, tuple[int, str]] = {}
     for function in chosen:
         edits |= _parameter(function, dialect, macros)
@@ -95,10 +95,10 @@ def planted(program: Program, backend: str) -> Program:
 
 
 def steps_for(target: float, steps: int, effect: float) -> int:
-    """Return steps, at least 1, for a slowdown of `target`, a share, where `steps` slowed by `effect`.
+    """Return the number of steps, at least 1, for a slowdown of `target`, if `steps` slowed by `effect`.
 
-    The first steps may hide behind waits for memory: measure the result, and correct once more. Raises
-    MeasureError where there was no slowdown to scale.
+    The first steps may hide behind waits for memory. So measure the result, and correct it once. Raises
+    MeasureError if there was no slowdown to scale.
     """
     if not effect > 0:
         message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
@@ -134,19 +134,20 @@ class _SourceToken(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_SourceToken]:
-    """Yield the text's tokens without spaces and comments; a directive is one, whole."""
+    """Yield the text's tokens without spaces and comments. A whole directive is one token."""
     for match in _TOKEN.finditer(text):
         if (kind := match.lastgroup or "") != "space":
             yield _SourceToken(kind, match[0], match.start(), match.end())
 
 
 def _macros(tokens: Sequence[_SourceToken]) -> dict[str, list[str]]:
-    """The words and marks that each macro of the text stands for, those of its alternatives in one list."""
+    """Return the tokens that each macro can stand for, with all alternatives in one list."""
     macros: dict[str, list[str]] = {}
     for token in tokens:
         if token.kind != "directive":
             continue
-        words = list(_tokens(token.text.replace("#", " ")))  # or the first # would begin a directive again
+        # otherwise the first # would begin a directive again
+        words = list(_tokens(token.text.replace("#", " ")))
         if len(words) < 2 or words[0].text != "define":
             continue
         name, body = words[1], words[2:]
@@ -173,16 +174,18 @@ class _FunctionText(NamedTuple):
     """A definition or a declaration."""
 
     head: Sequence[_SourceToken]
-    """All before the name."""
+    """All tokens before the name."""
     opening: _SourceToken
     parameters: Sequence[_SourceToken]
     closing: _SourceToken
     body: int | None
-    """Begin of its body in the text; None for a declaration."""
+    """Start of its body in the text; None for a declaration."""
 
 
 def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionText]:
-    """Yield what may be a function's definitions and declarations; a call as a statement looks like one."""
+    """Yield possible definitions and declarations of a function. A call as a statement looks like a
+    declaration.
+    """
     begin = 0
     for at, token in enumerate(code):
         if token.text in (";", "{", "}"):
@@ -198,13 +201,15 @@ def _functions(code: Sequence[_SourceToken], name: str) -> Iterator[_FunctionTex
 def _chosen(
     found: Sequence[_FunctionText], dialect: _Dialect, macros: Mapping[str, Sequence[str]]
 ) -> list[_FunctionText]:
-    """The kernel's definitions, and its prototypes, which would no longer fit; empty without a definition."""
+    """Return the kernel's definitions and prototypes, which all need the parameter; empty without a
+    definition.
+    """
     kernels = [
         each for each in found if any(_stands_for(word.text, dialect.kernel, macros) for word in each.head)
     ]
     if any(function.body is not None for function in kernels):
         return kernels
-    # No qualifier in sight: then every definition will do.
+    # If no qualifier is found, take every definition.
     definitions = [function for function in found if function.body is not None]
     return definitions and kernels + definitions
 
@@ -216,7 +221,7 @@ def _after_attributes(code: Sequence[_SourceToken], at: int) -> int:
 
 
 def _closing(code: Sequence[_SourceToken], at: int) -> int:
-    """Return the place where the parenthesis at `at` closes; the end where it does not."""
+    """Return the place of the parenthesis that closes the one at `at`; the end if there is none."""
     depth = 0
     for place in range(at, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place].text, 0)
@@ -228,7 +233,7 @@ def _closing(code: Sequence[_SourceToken], at: int) -> int:
 def _parameter(
     function: _FunctionText, dialect: _Dialect, macros: Mapping[str, Sequence[str]]
 ) -> dict[int, tuple[int, str]]:
-    """Return the edit that adds the parameter: start, end and new text. No edit adds a line."""
+    """Return the edit that adds the parameter: start, end and new text. An edit never adds a line."""
     begin = function.opening.end
     depth = 0
     for number, token in enumerate(function.parameters):
@@ -236,7 +241,7 @@ def _parameter(
         if depth == 0 and token.text == ",":
             begin = token.end
         elif _stands_for(token.text, dialect.late, macros):
-            if macros.get(token.text, ("",))[:1] == [","]:  # the macro brings the comma before itself
+            if macros.get(token.text, ("",))[:1] == [","]:  # The macro expands to a leading comma.
                 comma = ", " if number else ""
                 return {token.start: (token.start, f"{comma}{_PARAMETER} ")}
             return {begin: (begin, f" {_PARAMETER},")}

@@ -1,21 +1,21 @@
-"""A digest of arrays in a device's memory, taken where they lie: 128 bits that tell apart what differs.
+"""A 128-bit digest of arrays, computed in device memory.
 
-The bytes of an array, with zeros behind the last, are cut into pieces of 1024 words of 32 bits. Four
-functions make 32 bits each of a piece: the upper half of
+The bytes of an array, padded with zeros, are cut into pieces of 1024 words of 32 bits. Four functions compute
+32 bits each of a piece: the upper half of
 
     key[0] + key[1] * word[0] + ... + key[1024] * word[1023]    modulo 2**64
 
 with 64-bit keys of its own. The digest is BLAKE2b of the arrays' sizes and of these 16 bytes of every piece,
-in order. A GPU that compiles the harness's kernels makes them where the array lies; for other devices NumPy
-makes the same of a copy.
+in order. A GPU that compiles the harness's kernels computes them in place. For other devices NumPy computes
+the same from a copy.
 
-Two contents that differ do so in a piece. For random keys each function is strongly universal (MULTILINEAR,
-of Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal 57, 2014): two pieces
-that differ get the same 32 bits with probability 2**-32. With four independent functions they get the same 16
-bytes with probability 2**-128. BLAKE2b adds no collision that anybody could find. The keys are SplitMix64
-(Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) of four seeds, which
-follow from a key that is drawn anew for each command: no kernel can be written for them. They reach the
-device as arguments of a launch, so that no kernel that writes outside its arrays changes them.
+Two different contents differ in a piece. For random keys each function is strongly universal (MULTILINEAR, of
+Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal 57, 2014): two different
+pieces get the same 32 bits with probability 2**-32, and the same 16 bytes with probability 2**-128. BLAKE2b
+adds no collision that anybody could find. The keys are SplitMix64 (Steele, Lea and Flood, "Fast splittable
+pseudorandom number generators", OOPSLA 2014) of four seeds. The seeds come from a random key for each
+command, so no kernel can be written for them. They are passed as launch arguments, so a kernel that writes
+outside its arrays cannot change them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FUNCTIONS = 4
 WORDS = 1024
 PIECE_BYTES = 4 * WORDS
 _BATCH = 256
-"""Pieces that one thread of the host takes at a time: their products stay in its caches."""
+"""Pieces that a host thread processes at a time. Their products fit into its caches."""
 _PART_BYTES = 2**24
-"""Bytes of the device's that are read at a time: memory for all of them would cost more than the digest."""
+"""Bytes read from the device at a time. A copy of everything would cost more memory than the digest saves."""
 _GOLDEN, _MIX_1, _MIX_2 = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 """The constants of SplitMix64."""
 
@@ -93,7 +93,9 @@ KERNEL harness_pieces(
 
 
 class MemoryDigests:
-    """Digests of arrays of one device. Those of two processes compare where both have the same `key`."""
+    """Digests of arrays on one device. Digests of two processes are comparable if both have the
+    same `key`.
+    """
 
     def __init__(self, device: Device, key: str) -> None:
         self.device = device
@@ -104,7 +106,7 @@ class MemoryDigests:
 
     @property
     def are_fast(self) -> bool:
-        """True where a GPU makes them: in less time than the arrays take to reach the host."""
+        """True if a GPU computes the digests, faster than the arrays could be copied to the host."""
         return self._may_use_gpu()
 
     def of(self, places: Iterable[Place]) -> str:
@@ -116,7 +118,7 @@ class MemoryDigests:
         return found.hexdigest()
 
     def holds(self, place: Place, data: NDArray[np.uint8]) -> bool:
-        """Tell whether a place holds these bytes: by their pieces on a GPU, else by reading it."""
+        """Tell whether a place holds these bytes: by digests on a GPU, else by reading it."""
         if (found := self._on_gpu(place)) is not None:
             return np.array_equal(found, self.on_host(data))
         begin = 0
@@ -132,7 +134,7 @@ class MemoryDigests:
         return np.concatenate([self.on_host(part) for part in self._parts(*place)])
 
     def _on_gpu(self, place: Place) -> NDArray[np.uint32] | None:
-        """Return the pieces of a place, made there; None where that cannot be done."""
+        """Return the pieces of a place, computed on the GPU; None if that is impossible."""
         if not place[2] or not self._may_use_gpu():
             return None
         with contextlib.suppress(OutOfMemoryError):
@@ -143,7 +145,7 @@ class MemoryDigests:
         return self._kernels.available and self._agrees()
 
     def _compared_with_host(self) -> bool:
-        """Tell whether the device makes of some bytes what the host makes of them."""
+        """Tell whether device and host compute the same digest of some bytes."""
         data = np.arange(2 * PIECE_BYTES + 5, dtype=np.uint32).astype(np.uint8)
         try:
             memory = self.device.allocate(data.size)
@@ -152,11 +154,12 @@ class MemoryDigests:
                 return np.array_equal(self.on_device(memory, 0, data.size), self.on_host(data))
             finally:
                 self.device.release(memory)
-        except MeasureError:  # no compiler, such as on a machine that runs functions of PyTorch alone
+        # There is no compiler, for example on a machine that runs only PyTorch functions.
+        except MeasureError:
             return False
 
     def _parts(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Iterator[NDArray[np.uint8]]:
-        """Yield the bytes there, part by part. Each part overwrites the one before."""
+        """Yield the bytes of a place in parts. Each part overwrites the previous one."""
         held = np.empty(min(size_bytes, _PART_BYTES), np.uint8)
         for begin in range(0, max(1, size_bytes), _PART_BYTES):
             part = held[: size_bytes - begin]
@@ -164,7 +167,7 @@ class MemoryDigests:
             yield part
 
     def on_host(self, data: NDArray[np.uint8]) -> NDArray[np.uint32]:
-        """Return four numbers of each piece of these bytes."""
+        """Return four numbers for each piece of these bytes."""
         keys = np.stack([keys_of(seed) for seed in self._seeds])
         starts = range(0, data.size, _BATCH * PIECE_BYTES)
         batches = [data[start : start + _BATCH * PIECE_BYTES] for start in starts]
@@ -172,7 +175,7 @@ class MemoryDigests:
         return np.concatenate([np.empty((0, FUNCTIONS), np.uint32), *made])
 
     def on_device(self, memory: Memory, offset_bytes: int, size_bytes: int) -> NDArray[np.uint32]:
-        """Return the same of bytes on the device. Raises OutOfMemoryError."""
+        """Return the same four numbers for bytes on the device. Raises OutOfMemoryError."""
         out = np.empty((-(-size_bytes // PIECE_BYTES), FUNCTIONS), np.uint32)
         room = self._room_of(out.nbytes)
         view = self.device.view(memory, offset_bytes, size_bytes)

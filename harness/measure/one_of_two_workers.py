@@ -1,8 +1,8 @@
-"""A worker with one side of a pair, which takes turns with the worker of the other side (run/two_workers.py).
+"""A worker that holds one side of a pair and alternates with the other side's worker (run/two_workers.py).
 
-Two workers hold what one process cannot hold twice: operators that PyTorch registers, versions of Triton.
-The device is idle between turns, and was the other process's before. So each turn begins with launches whose
-times are thrown away.
+Two workers are needed if one process cannot load both sides: operators registered with PyTorch, or two
+versions of Triton. The device is idle between turns, and ran the other process's work before. So each turn
+begins with launches whose times are discarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.system.file_access import check_committed
 
 @dataclass
 class _JoinedSide:
-    """The side that is in this process, its arrays on the device."""
+    """The side that this process holds, with its arrays on the device."""
 
     request: protocol.Compare
     side: PlacedSide
@@ -38,7 +38,7 @@ class _JoinedSide:
 
 
 class TurnTaker:
-    """Joins, verifies, warms up, takes turns and finishes, one pair after another. Errors name their side."""
+    """Handles pairs one after another: join, verify, warm up, take turns, finish. Errors name their side."""
 
     def __init__(self, bench: PairBench) -> None:
         self.bench, self.device = bench, bench.device

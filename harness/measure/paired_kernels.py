@@ -1,7 +1,7 @@
-"""Two kernels on the same arrays in one process: base's and head's, or one of ours and a vendor's.
+"""Two kernels on the same arrays in one process: base's and head's, or a suite's and a vendor's.
 
-Two figures measured apart differ by the clocks that the card happened to have. Here each quad has both
-kernels, so their ratio hardly knows the clock.
+Times measured separately differ because the clocks do. Here each quad contains both kernels, so their ratio
+hardly depends on the clock.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ T = TypeVar("T")
 
 MOST_QUADS = 10
 TIME_S = 0.3
-"""Time for all quads of a case, unless one alone takes longer."""
+"""Device time for all quads of a case, in seconds. A single longer quad still runs."""
 _CONFIDENCE = 0.999
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
-"""The process is one of many that differ a little, as for verdicts. But how much does not grow with how far
-apart the two are: a kernel a tenth as fast as the library is no doubtful case."""
+"""Prior of the spread between processes, as for verdicts, but not proportional to the effect. A kernel ten
+times slower than the library is no uncertain case."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldKernel:
-    """A kernel that was verified and measured, with its arrays still on the device, random data in them."""
+    """A kernel after verification and measurement. Its arrays are still on the device, with random data."""
 
     subject: Subject
     rotation: Rotation
@@ -80,7 +80,9 @@ class HeldKernel:
 
 
 def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
-    """Return settings of as many quads as fit into TIME_S, with hardly a warm-up: the card was just busy."""
+    """Return settings for as many quads as fit into TIME_S, with a short warm-up because the card was just
+    busy.
+    """
     slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
     quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=0.02)
@@ -88,7 +90,7 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
 
 
 def library_share(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> LibraryShare:
-    """Verify a library's kernel on the arrays of one that is held, then measure the two in turns."""
+    """Verify a library's kernel on the arrays of a held kernel, then time the two against each other."""
     _check_library(checker, held, case, library)
     checker.report("library")
     own, data = held.measurement, held.rotation
@@ -98,7 +100,7 @@ def library_share(checker: Checker, held: HeldKernel, case: Case, library: Subje
 
 
 def share_of(name: str, block: PairedBlock) -> LibraryShare:
-    """The library's time over the kernel's, from quads whose A is the kernel and whose B is the library."""
+    """Return the library's time over the kernel's. In the quads, A is the kernel and B is the library."""
     orders = [quad.order for quad in block.quads]
     ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
     value, half = float(np.mean(ratios)), None
@@ -118,7 +120,7 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
 def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subject) -> None:
     """Verify a library's kernel on the held arrays, in full once a run. Raises MeasureError.
 
-    Later processes compare the digest of its outputs with that in the run's scratch folder.
+    Later processes compare the digest of its outputs with the digest in the run's scratch folder.
     """
     rotation, buffers = held.rotation, held.rotation.buffers
     seed = rotation.first()
@@ -134,16 +136,17 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
     if not verified:
         if wrong := first_wrong(checker.check(case, buffers, library, seed)):
             raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
-        with suppress(OSError):  # a full disk costs time, not the answer
+        with suppress(OSError):  # A full disk only costs time.
             file.write_text(checker.digest(buffers), encoding="ascii")
     rotation.admit(library, case)
 
 
 COUNTED_LAUNCHES = 3
-"""Launches of a side whose counters are read; of each counter the median is kept."""
+"""Launches of a side whose counters are read. The median of each counter is kept."""
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
-"""Most padding: places of arrays change a kernel's speed a little, so each process gets another one."""
+"""Largest random padding. The address of an array affects a kernel's speed a little, so each process uses
+other addresses."""
 _COMPILERS = frozenset(
     {"ninja", "make", "cmake", "nvcc", "ptxas", "c++", "g++", "gcc", "clang", "clang++", "cl"}
 )
@@ -173,7 +176,7 @@ class ArraysError(MeasureError):
 
 @dataclass(frozen=True, slots=True)
 class PreparedKernel:
-    """A kernel of a suite at a case, up to its build."""
+    """A kernel of a suite at a case, ready to be built."""
 
     suite: Suite
     kernel: Kernel
@@ -190,7 +193,7 @@ def prepare(
     launch: Launch | None = None,
     compiler: str = "",
 ) -> PreparedKernel:
-    """Return a kernel ready to be built, by `compiler` or the nvcc that is found. Raises LaunchError."""
+    """Return a kernel ready to be built by `compiler`, or by the nvcc that is found. Raises LaunchError."""
     kernel, info = suite.by_name[case.kernel], device.info
     launch = launch or launch_on(device, suite, case, scratch, compiler)
     check_launch(launch, info)
@@ -203,7 +206,9 @@ def prepare(
 
 
 def launch_on(device: Device, suite: Suite, case: Case, scratch: Path, compiler: str = "") -> Launch:
-    """A kernel's own launch. Where its grid asks how many blocks stay resident, it is built to be asked."""
+    """Return a kernel's own launch. If its grid depends on occupancy, the kernel is built first to ask for
+    it.
+    """
 
     def resident(launch: Launch) -> int | None:
         whole = prepare(device, suite, case, scratch, dataclasses.replace(launch, dispatch=None), compiler)
@@ -224,7 +229,7 @@ def build(
 
 
 def arguments_of(buffers: Buffers, prepared: PreparedKernel, case: Case | None = None) -> list[Argument]:
-    """Return the arguments of a kernel on these buffers, at `case` where that is not their own."""
+    """Return the arguments of a kernel on these buffers, at `case` if it is not the kernel's own."""
     with imports_of(prepared.suite, prepared.kernel, buffers.device.info.backend):
         return buffers.arguments(prepared.kernel, prepared.suite.problem, case)
 
@@ -236,7 +241,9 @@ def first_launch(
     inputs: Callable[[], Arrays],
     report: Callable[[str], object],
 ) -> None:
-    """Have a Python function compile, on data of its own problem: what it imports then is its commit's."""
+    """Let a Python function compile on data of its own problem, so that it imports modules of its
+    own commit.
+    """
     if prepared.source.python is None:
         return
     report("build")
@@ -250,7 +257,7 @@ def first_launch(
 def _compilers_told(
     prepared: PreparedKernel, report: Callable[[str], object]
 ) -> AbstractContextManager[None]:
-    """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
+    """Report the compilers that a Python function runs: building a PyTorch extension takes a minute."""
     if prepared.source.python is None:
         return nullcontext()
     return commands_told(lambda name: report(f"running {name}") if name in _COMPILERS else None)
@@ -266,7 +273,9 @@ class PlacedSide:
 
 
 class PairBench:
-    """Compares kernels of two suites, base and head, on one device. `report` gets each stage and its side."""
+    """Compares kernels of two suites, base and head, on one device. `report` gets each stage with
+    its side.
+    """
 
     def __init__(
         self,
@@ -280,14 +289,15 @@ class PairBench:
     ) -> None:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
-        # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
+        # Head's problem defines what is right: both kernels are compared with it, and head's with base's as
+        # well.
         self.checker = checker_of(device, suites["head"], scratch, report, earlier.get("head"))
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
         self.base_checker = checker_of(device, suites["base"], of_base, report, earlier.get("base"))
 
     def inspect(self, request: protocol.Inspect) -> dict[str, dict[SideName, protocol.SideFacts]]:
-        """Build both sides of every pair, or one side, and return what each became."""
+        """Build both sides of every pair, or one side, and return the facts of each."""
         asked = [
             (pair, name, side)
             for pair in request.pairs
@@ -301,7 +311,7 @@ class PairBench:
         return facts
 
     def differences(self, request: protocol.Differences) -> Changes:
-        """Return what head's problem asks otherwise than base's: at a case, or as they are written."""
+        """Return the changes from base's problem to head's: for a case, or for the suite as written."""
         base, head, wanted = self.suites["base"], self.suites["head"], request.case
         if wanted is None:
             return suite_changes(base, head)
@@ -312,29 +322,34 @@ class PairBench:
         )
 
     def build_all(self, request: protocol.BuildAll) -> None:
-        """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
+        """Compile what the cases need, in parallel. A broken kernel's error is raised later, by the case that
+        needs it.
+        """
         self._compile_sides([(_side("head", case), case.sizes) for case in request.cases])
 
     def prepare(self, request: protocol.Prepare) -> tuple[protocol.SideFacts, ...]:
-        """Build every case, and tell what came of it."""
+        """Build every case, and return the facts of each."""
         sides = [(_side("head", case), case.sizes) for case in request.cases]
         self._compile_sides(sides)
         return tuple(self._facts(side, sizes) for side, sizes in sides)
 
     def build_side(self, request: protocol.BuildSide) -> None:
-        """Build one side, whose error names it."""
+        """Build one side. Its errors name the side."""
         with owned_by(request.side):
             self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
 
     def compare(self, request: protocol.Compare) -> protocol.CompareReply:
-        """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
+        """Verify and time one pair. Raises HarnessError that names the failing side, unless it
+        concerns both.
+        """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
             case = self.case_for_checking(head.prepared)
-            # Unseen data once a comparison: they have to be made, which takes the host long.
+            # Unseen data only once a comparison: making them takes the host a long time.
             data = Rotation(self.checker, buffers, case, request.seed, rng, sets=2 if request.verified else 3)
-            # Head first: where both are wrong, it is head that fails. But head may be held to base's outputs.
+            # Verify head first: if both are wrong, head fails. But if base's outputs are the reference, base
+            # comes first.
             order = (base, head) if request.base_first else (head, base)
             facts: dict[SideName, protocol.SideFacts] = {
                 side.name: self.verified(side, buffers, request, data) for side in order
@@ -352,7 +367,9 @@ class PairBench:
         return protocol.CompareReply(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
-        """Return steps for a slowdown of head by about `target`: doubled, then scaled, then corrected."""
+        """Return the number of steps that slows head by about `target`: by doubling, then scaling, then one
+        correction.
+        """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
         with self.placed(request, rng) as (buffers, sides):
@@ -384,7 +401,7 @@ class PairBench:
             return steps_for(request.target, steps, effect)
 
     def solo(self, request: protocol.RunAlone) -> dict[SideName, Alone]:
-        """Run each side by itself, in random order, long enough for its power to show."""
+        """Run each side by itself, in random order, long enough to show its power."""
 
         def run(subject: Subject, data: Restoring) -> Alone:
             return run_alone(self.device, subject, request.duration_s, data)
@@ -420,21 +437,21 @@ class PairBench:
             self.device.launch(subject.built, subject.launch, subject.arguments)
 
         def prepare() -> None:
-            run()  # loads the code, and warms the cache
+            run()  # Load the code, and warm the cache.
             data.poison()
             if l2 == "cold":
                 self.device.flush_l2()
 
         found = [self.device.count(prepare, run) for _ in range(COUNTED_LAUNCHES)]
         medians = {name: median(each[name] for each in found) for name in found[0]}
-        # The hit rate of a cache that nothing asked is not a number.
+        # The hit rate of an unused cache is NaN.
         return {name: value for name, value in medians.items() if math.isfinite(value)}
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
         for side, sizes in sides:
-            with suppress(HarnessError):  # reported by whoever asks for its facts
-                # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
+            with suppress(HarnessError):  # The error is reported by the request for the facts.
+                # Nothing is launched here, and the build does not depend on the grid's parts.
                 kernel = self.suites[side.suite].by_name[side.kernel]
                 launch = launch_of(kernel, self._case(side, sizes), at_least_one)
                 programs.append(self._prepare(side, sizes, launch).source)
@@ -450,7 +467,7 @@ class PairBench:
             return msgspec.structs.replace(
                 facts, reason=error.reason, message=error.message, log=error.log, resources=None
             )
-        # Asked after the build: a function of the host is called there for the first time.
+        # Asked after the build, which calls a host function for the first time.
         beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
         return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
@@ -482,7 +499,9 @@ class PairBench:
         rng: random.Random,
         only: SideName | None = None,
     ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:
-        """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
+        """Yield base and head, or one of them, built in random order, and their arrays at random
+        addresses.
+        """
         pair = request.pair
         cases = {
             name: (self.suites[side.suite], self._case(side, pair.sizes)) for name, side in pair.sides.items()
@@ -506,7 +525,7 @@ class PairBench:
                 for name, side in asked:
                     prepared, built = kernels[name]
                     with owned_by(name):
-                        # Both are held to head's problem, so both get what it passes.
+                        # Both sides get the arguments of head's problem, because both are compared with it.
                         scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
                         passed = dataclasses.replace(prepared.case, scalars=scalars)
                         arguments = arguments_of(buffers, prepared, passed)
@@ -524,7 +543,7 @@ class PairBench:
     def verified(
         self, side: PlacedSide, buffers: Buffers, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
-        """Return facts of a side of right results: checked in full once, later by their digest."""
+        """Return facts of a side with right results: verified in full once, later by their digest."""
         subject = side.subject
         with owned_by(side.name):
             case = self.case_for_checking(side.prepared)
@@ -548,9 +567,9 @@ class PairBench:
     def _check(
         self, side: PlacedSide, case: Case, buffers: Buffers, request: protocol.Compare
     ) -> Outputs | None:
-        """Check a side against head's problem, and head against base's too.
+        """Check a side against head's problem, and head against base's problem too.
 
-        Return what the side's outputs were compared with.
+        Returns the reference that the side's outputs were compared with.
 
         Raises WrongResultError, WrongByBaseError and DiffersFromBaseError.
         """
@@ -561,7 +580,8 @@ class PairBench:
             return None
         suite = side.prepared.suite
         by_base = ""
-        if request.by_base and side.name == "head":  # before head's problem, whose data are timed afterwards
+        # First, because the data of head's problem are timed afterwards.
+        if request.by_base and side.name == "head":
             by_base = self.wrong_by_base(*asked, suite)
         verification = self.checker.check(*asked)
         if wrong := first_wrong(verification):
@@ -573,14 +593,15 @@ class PairBench:
         return self.checker.held(verification, case, request.seed)
 
     def wrong_by_base(self, case: Case, buffers: Buffers, subject: Subject, seed: int, suite: Suite) -> str:
-        """Return why results are wrong by base's problem on base's data; empty if right, or of other arrays.
+        """Return why results are wrong by base's problem on base's data; empty if right, or for different
+        arrays.
 
-        An error is of base's side where its problem cannot tell. `suite` is the kernel's own.
+        If base's problem cannot decide, the error names base's side. `suite` is the kernel's own.
         """
         base, head = self.suites["base"], self.suites["head"]
         if base.problem.held_to == "base" or _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
-        self.checker.check_tolerance(case, seed)  # where neither tells right from wrong, head has failed
+        self.checker.check_tolerance(case, seed)  # If neither problem can decide, head has failed.
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
@@ -595,7 +616,7 @@ class PairBench:
         with owned_by("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         by_head = self.checker.demands(case, seed).get("largest tolerance")
-        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance of its own"
+        head_allows = f"head of up to {by_head}" if by_head else "head has no tolerance"
         return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
             f"{allowed}, {head_allows}. If the change of the problem, such as a looser "
@@ -603,11 +624,11 @@ class PairBench:
         )
 
     def case_for_checking(self, prepared: PreparedKernel) -> Case:
-        """Return the case as head's suite sees it. Both sides are checked with its reference and data."""
+        """Return the case of head's suite. Both sides are checked with its reference and data."""
         return self.suites["head"].own(prepared.case)
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
-        """Raises BeyondPeakError for a launch that did more in its time than the device can."""
+        """Raise BeyondPeakError for a launch that did more in its time than the device can."""
         check_rates(
             self.device.info,
             self.peaks,
@@ -638,7 +659,7 @@ def _facts_of(prepared: PreparedKernel, built: Built, digest: str = "") -> proto
 
 
 def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
-    """Return a kernel of the suite's with what `case` passes by value in the place of its own."""
+    """Return the suite's kernel with the by-value arguments of `case`."""
     problem, arguments = suite.problem, list(subject.arguments)
     for place, name in enumerate(argument_names(problem, suite.by_name[case.kernel])):
         if name in problem.scalars and name in case.scalars:
@@ -647,7 +668,9 @@ def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
 
 
 def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
-    """Return what a kernel is called with, by its place in the problem: others change its work."""
+    """Return a description of a kernel's arguments by place in the problem. Other arguments mean
+    other work.
+    """
     problem, case = prepared.suite.problem, prepared.case
     passed = {name: str(size) for name, size in case.sizes.items()}
     for name, value in case.scalars.items():
@@ -661,13 +684,15 @@ def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
     arguments = tuple(passed.get(name, name) for name in argument_names(problem, prepared.kernel))
     if prepared.kernel.setup is None:
         return arguments
-    # Whatever it gives, in place of an array too, its own files decide.
+    # The files decide the result, even if it stands in for an array.
     setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
     return *arguments, f"setup {setup}"
 
 
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
-    """Name, type and shape of each array, and which are written; keys, as their order does not count."""
+    """Return name, type and shape of each array, and which are written; as keys, since their order does not
+    count.
+    """
     return dict.fromkeys(
         f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
         for name in problem.arrays
@@ -675,7 +700,7 @@ def _arrays(problem: Problem, case: Case) -> dict[str, None]:
 
 
 def _kind(problem: Problem, name: str, case: Case) -> str:
-    """Type, shape and layout, and what it holds before a launch."""
+    """Return the type, shape, layout and initial content of an array."""
     array, ld = problem.arrays[name], problem.layout(name, case).ld
     found = f"{numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
     if array.order == "F":
@@ -689,11 +714,11 @@ def _kind(problem: Problem, name: str, case: Case) -> str:
 
 @contextmanager
 def owned_by(side: SideName) -> Iterator[None]:
-    """Errors inside belong to this side."""
+    """Mark errors inside as errors of this side."""
     try:
         yield
     except HarnessError as error:
-        error.side = error.side or side  # it may know whose it is
+        error.side = error.side or side  # It may already name a side.
         raise
     except Exception as error:  # a suite's own code may raise anything
         wrapped = SuiteError(f"{type(error).__name__}: {error}")

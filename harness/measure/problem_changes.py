@@ -1,7 +1,7 @@
-"""Changes of a problem between two commits: of sizes, arrays, data, reference and bounds.
+"""Finds changes of a problem between two commits: sizes, arrays, data, reference and bounds.
 
-A commit that changes the problem changes what `verified` means. So a comparison tells every such change, and
-holds head's kernels to base's problem too.
+A change of the problem changes the meaning of `verified`. So a comparison reports every such change, and also
+checks head's kernels against base's problem.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from harness.suite.problem import Case
 from harness.suite.suite import Suite
 
 Changes = Mapping[str, tuple[str, str]]
-"""Changes by name: each as it is at base and at head."""
+"""Changes by name, each with its text at base and at head."""
 
 _WORK = ("FLOP", "bytes moved")
-"""Counts that demand nothing: a rate is made of them."""
+"""Counts that only define rates. They demand nothing of a kernel."""
 _DTYPE = "dtype of "
 _MOST_PLACES = 3
 MOST_SENTENCES = 60
 
 
 def suite_changes(base: Suite, head: Suite) -> Changes:
-    """Return the differences of the suites as they are written."""
+    """Return the differences between the suites as written."""
     return _different(_written(base), _written(head))
 
 
@@ -54,10 +54,10 @@ def _written(suite: Suite) -> dict[str, str]:
 def case_changes(
     base: Checker, head: Checker, of_base: Case, of_head: Case, seed: int, *, reference: bool
 ) -> Changes:
-    """Return what differs for one case, in values, those of the `reference` if asked for.
+    """Return the differences for one case in their values, including the `reference` if asked for.
 
-    Head's problem is asked on base's data, so that each change is told as what it is. Raises what a suite's
-    own functions raise.
+    Head's problem gets base's data, so that each change shows separately. Raises what a suite's own functions
+    raise.
     """
     data = {side: side.inputs(case, seed) for side, case in ((base, of_base), (head, of_head))}
     given = {side: digest(data[side].values())[:12] for side in data}
@@ -72,7 +72,7 @@ def case_changes(
                 **{
                     f"scalar {name}": f"{value:.9g}"
                     for name, value in side.suite.own(case).scalars.items()
-                    if callable(problem.scalars[name].value)  # any other is told as it is written
+                    if callable(problem.scalars[name].value)  # other values are reported as written
                 },
                 "FLOP": str(problem.flop(case)),
                 "bytes moved": str(problem.moved_bytes(case)),
@@ -82,7 +82,7 @@ def case_changes(
 
 
 def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
-    """Return the differences. A name that only one side has is an empty text for the other."""
+    """Return the differences. If only one side has a name, the other side's text is empty."""
     names = dict.fromkeys((*base, *head))
     return {
         name: (base.get(name, ""), head.get(name, "")) for name in names if base.get(name) != head.get(name)
@@ -90,16 +90,18 @@ def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
 
 
 def demanding(changes: Changes) -> bool:
-    """Tell whether a kernel that was right may be wrong by the other problem."""
+    """Tell whether a kernel that is right by one problem may be wrong by the other."""
     return any(name not in _WORK for name in changes)
 
 
 def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, ...]:
-    """Every change once, with the first of the places where it shows; `of_cases` by what a case is called."""
+    """Return a sentence for every change, with the first place where it shows. `of_cases` is by displayed
+    case name.
+    """
     lines = [
         f"{what}: {before or 'none'} → {after or 'none'}."
         for what, (before, after) in of_suite.items()
-        # A kernel that only one commit has is told of by its cases.
+        # A kernel that only one commit has is reported by its cases.
         if not what.startswith(_DTYPE) or (before and after)
     ]
     places: dict[str, dict[str, None]] = {}

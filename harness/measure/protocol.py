@@ -36,7 +36,7 @@ class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     sizes: Mapping[str, int]
     macros: Mapping[str, Value] = {}
-    """Values other than the kernel's own."""
+    """Macros that override the kernel's own."""
 
 
 class PairSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class PairSide(msgspec.Struct, frozen=True, kw_only=True):
     suite: SideName
     kernel: str
     planted: bool = False
-    """True where the kernel is built with a planted slowdown, of `steps` steps."""
+    """True if the kernel is built with a planted slowdown of `steps` steps."""
     steps: int = 0
     macros: Mapping[str, Value] = {}
 
@@ -64,43 +64,45 @@ class PairOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A side that was built and, after Compare, verified; or why not."""
+    """Facts of a side that was built and, after Compare, verified; or its error."""
 
     source_sha256: str | None = None
     code_sha256: str | None = None
-    """Hash of the source without comments; None where the source is not all that it is made of."""
+    """Hash of the source without comments; None if the binary depends on more than this source."""
     reaches_beside: bool = False
-    """True for a function that reads files of its repository beside its suite's folder."""
+    """True for a function that reads files of its repository outside of its suite's folder."""
     code: str = ""
-    """Hash of the code that any compiler makes alike, for sides with their own; of a function's source."""
+    """Hash of the code that does not depend on the compiler, for sides with compilers of their own; or of a
+    function's source."""
     function: str = ""
-    """The function of the code that is launched."""
+    """Name of the launched function in the code."""
     passed: tuple[str, ...] = ()
-    """Type, shape and place of each argument, or an axis' value; last, a hash of what decides the setup."""
+    """Type, shape and place of each argument, or an axis' value. The last entry is a hash of what decides the
+    setup."""
     launch: Launch | None = None
     resources: Resources | None = None
     dtype: str = ""
     flop: int | None = None
-    """Operations of one launch. `dtype` and `flop` are given for a side that was verified."""
+    """Operations of one launch. `dtype` and `flop` are set for a verified side."""
     digest: str = ""
     outputs: Outputs | None = None
-    """Results that the outputs were compared with; None where an earlier process has reported them."""
+    """Reference of the outputs; None if an earlier process has reported it."""
     state: Mapping[str, str] = {}
-    """Settings of the process, where it was the side's alone."""
+    """Settings of the process, if it holds only this side."""
     reason: str = ""
     message: str = ""
     log: str = ""
 
     def identities(self, *, one_compiler: bool = True) -> frozenset[str]:
-        """Return hashes of the side's code: sides that share any of them run the same code.
+        """Return hashes of the side's code. Two sides that share a hash run the same code.
 
-        One is of the source without comments, unless the two have compilers of their own; one of the code
-        that any compiler makes alike; one of the binary. A side that was not built, or reads other files, has
-        none.
+        One hash is of the source without comments, unless the sides have different compilers. One is of the
+        code that does not depend on the compiler, and one is of the binary. A side that was not built or
+        reads other files has none.
         """
         if self.reason or self.reaches_beside:
             return frozenset()
-        # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
+        # Hash only the code that runs, if it can be separated from other data such as debug lines.
         built = self.resources and (self.resources.code_sha256 or self.resources.binary_sha256)
         called = repr((self.launch, self.passed, self.function))
         hashes = {"source": self.code_sha256 if one_compiler else None, "code": self.code, "binary": built}
@@ -117,35 +119,36 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeDevices(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True):
-    """Describe devices without opening one; every card of CUDA where `specs` is empty."""
+    """Describe devices without opening them: every CUDA card if `specs` is empty."""
 
     specs: tuple[str, ...]
 
 
 class Open(Request[OpenReply], frozen=True, kw_only=True):
-    """Open a device; the first message, once."""
+    """Open a device. This is the first message, sent once."""
 
     device: str | None
     suite: str | None
-    """The suite's folder, already at the right commit; None to learn only what the device is."""
+    """The suite's folder, already at the right commit; None to describe the device only."""
     scratch: str
-    """A folder that every worker of a run shares, for references that several kernels need."""
+    """A folder that all workers of a run share, for references that several kernels need."""
     base: str | None = None
-    """The folder of the suite to compare `suite` with."""
+    """Folder of base's suite, to compare `suite` with it."""
     told: Mapping[SideName, SuiteData] = {}
-    """The suites of a pair that run in processes of their own: whoever sent this answers for them."""
+    """The suites of a pair that other processes have loaded. The sender answers calls to their functions."""
     work_tree: str | None = None
-    """The work tree of the suites' repository: what a commit's suite opens there is not the commit's."""
+    """The work tree of the suites' repository. A file that a suite opens there does not belong to
+    its commit."""
     peaks: Mapping[str, float] = {}
-    """Peaks of the device, as in Run: a rate above one fails its case."""
+    """Peaks of the device, as in Run. A rate above its peak fails the case."""
     compilers: Mapping[str, str] = {}
-    """The nvcc that compiles each side's sources; empty where both have the one that is found."""
+    """The nvcc for each side's sources; empty if both use the one that is found."""
     arrays: str | None = None
-    """The folder of inputs and references of earlier commands; None where they are computed anew."""
+    """Folder of inputs and references from earlier commands; None to compute them anew."""
 
 
 class Measure(Request[Row], frozen=True, kw_only=True):
-    """Verify one case and, where `settings` is given, time it."""
+    """Verify one case and, if `settings` is given, time it."""
 
     kernel: str
     sizes: Mapping[str, int]
@@ -153,21 +156,23 @@ class Measure(Request[Row], frozen=True, kw_only=True):
     settings: MeasureSettings | None
     macros: Mapping[str, Value] = {}
     max_launch_ms: float | None = None
-    """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
+    """Longest device time of one dispatch, in ms. The grid is launched in as few parts as this allows."""
     by_base: bool = False
-    """True to hold it to the reference and tolerance of the suite's base as well."""
+    """True to check against base's reference and tolerance as well."""
     hold: bool = False
-    """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
+    """True to keep the kernel and its arrays for HoldAgainst, until the next Measure."""
 
 
 class HoldAgainst(Request[LibraryShare], frozen=True, kw_only=True):
-    """Verify a vendor's kernel on the held arrays, then time both in turns. Its failure costs no figure."""
+    """Verify a vendor's kernel on the held arrays, then time both alternately. A failure costs no other
+    result.
+    """
 
     library: str
 
 
 class BuildAll(Request[None], frozen=True, kw_only=True):
-    """Compile kernels side by side into the cache. The case that needs a broken one reports its error."""
+    """Compile kernels into the cache in parallel. The case that needs a broken kernel reports its error."""
 
     cases: tuple[CaseOf, ...]
 
@@ -176,57 +181,57 @@ class BuildOnlyReply(msgspec.Struct, frozen=True, kw_only=True):
     builds: tuple[Build, ...]
     compiler: str
     relied_on: tuple[Manifest, ...] | None = None
-    """Files outside of the suite's tree that it uses; None where they are unknown."""
+    """Files outside of the suite's tree that the suite uses; None if unknown."""
 
 
 class BuildOnly(Request[BuildOnlyReply], frozen=True, kw_only=True):
-    """Compile CUDA kernels for architectures that need not be here, and load none."""
+    """Compile CUDA kernels for architectures that need not be present, without loading them."""
 
     cases: tuple[CaseOf, ...]
     archs: tuple[str, ...]
     instructions: bool = False
-    """True to tell the kinds of instructions, which needs nvdisasm."""
+    """True to count the kinds of instructions, which needs nvdisasm."""
     libraries: bool = True
     """True to compile host libraries too."""
     timeout_s: float | None = None
-    """Time that one compilation may take."""
+    """Longest time of one compilation, in seconds."""
 
 
 class Sanitize(Request[None], frozen=True, kw_only=True):
-    """Run a kernel once, on arrays without guard zones, for a sanitizer. Nobody looks at its outputs."""
+    """Run a kernel once, on arrays without guard zones, for a sanitizer. Its outputs are not checked."""
 
     kernel: str
     sizes: Mapping[str, int]
     seed: int
     options: tuple[str, ...]
-    """Options of the compiler, beside the kernel's own."""
+    """Options of the compiler in addition to the kernel's own."""
 
 
 class Prepare(Request[tuple[SideFacts, ...]], frozen=True, kw_only=True):
-    """Compile kernels side by side and load each, without a run. The answer has the cases' order."""
+    """Compile kernels in parallel and load each, without a run. The answer has the cases' order."""
 
     cases: tuple[CaseOf, ...]
 
 
 SidesByPair = Mapping[str, Mapping[SideName, SideFacts]]
-"""Facts of the sides that were built, by the pair's id."""
+"""Facts of the built sides, by pair id."""
 
 
 class Inspect(Request[SidesByPair], frozen=True, kw_only=True):
-    """Build both sides of every pair, or one of each, without a run."""
+    """Build both sides of every pair, or one side of each, without a run."""
 
     pairs: tuple[PairOf, ...]
     side: SideName | None = None
 
 
 class Differences(Request[Mapping[str, tuple[str, str]]], frozen=True, kw_only=True):
-    """Tell what head's problem asks for otherwise than base's: both, by name of what differs."""
+    """List the differences between base's and head's problem, by name, with both values."""
 
     case: CaseOf | None
-    """The case; None to compare the suites as they are written."""
+    """The case; None to compare the suites as written."""
     seed: int
     reference: bool = True
-    """True to compare references too, which take longest."""
+    """True to compare references too, which takes longest."""
 
 
 class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,18 +245,19 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     pair: PairOf
     seed: int
     order_seed: int
-    """Seed of what is random on purpose: which side is loaded first, where arrays lie, the order of quads."""
+    """Seed of the deliberate randomness: which side is loaded first, the addresses of arrays, the order of
+    quads."""
     settings: PairSettings
     verified: Mapping[str, str] = {}
     """Digest of each side's outputs that an earlier process verified in full."""
     by_base: bool = False
-    """True to hold head to base's reference and tolerance as well as its own."""
+    """True to check head against base's reference and tolerance as well as its own."""
     base_first: bool = False
-    """True where head's outputs are compared with base's, which are verified first."""
+    """True if head's outputs are compared with base's, so that base is verified first."""
 
 
 class FindSteps(Request[int], frozen=True, kw_only=True):
-    """Find how many steps slow a planted pair by `target`."""
+    """Find the number of steps that slows a planted pair by `target`."""
 
     pair: PairOf
     seed: int
@@ -259,7 +265,7 @@ class FindSteps(Request[int], frozen=True, kw_only=True):
 
 
 class TimersReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of the device's clocks. A kernel reads the second; `problem` says why where it cannot."""
+    """Ticks of the device's two clocks. A kernel reads the second; `problem` says why, if it cannot."""
 
     tick_ns: float
     globaltimer_tick_ns: float | None = None
@@ -268,7 +274,7 @@ class TimersReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timers(Request[TimersReply], frozen=True, kw_only=True):
-    """Measure the steps of the device's clocks."""
+    """Measure the ticks of the device's clocks."""
 
 
 class RunAlone(Request[Mapping[SideName, Alone]], frozen=True, kw_only=True):
@@ -287,30 +293,32 @@ class CountEvents(Request[Mapping[SideName, Mapping[str, float]]], frozen=True, 
     seed: int
     order_seed: int
     l2: L2Policy
-    """What is counted is judged so: after a flush of the L2 cache, or after a launch."""
+    """State of the L2 cache for the counted launch: cold after a flush, hot after another launch."""
 
 
 class BuildSide(Request[None], frozen=True, kw_only=True):
-    """Build one side of a pair ahead of Join. Nothing is launched, so both sides' processes may be at it."""
+    """Build one side of a pair before Join. It launches nothing, so both sides' processes may
+    build at once.
+    """
 
     pair: PairOf
     side: SideName
 
 
 class Join(Request[None], frozen=True, kw_only=True):
-    """Place one side to take turns with another process, and launch it once, alone on the device."""
+    """Set up one side to alternate with another process, and launch it once, alone on the device."""
 
     compare: Compare
     side: SideName
 
 
 class Verify(Request[SideFacts], frozen=True, kw_only=True):
-    """Verify what has joined. Nothing is timed, so both sides' processes may be at it."""
+    """Verify the joined side. It times nothing, so both sides' processes may verify at once."""
 
 
 class WarmUpReply(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: float
-    """Time of one launch, warm."""
+    """Time of one launch after warm-up."""
     l2: L2Policy
     clock: str
     tick_ns: float
@@ -321,22 +329,22 @@ class WarmUpReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarmUp(Request[WarmUpReply], frozen=True, kw_only=True):
-    """Launch what is verified until its time no longer falls."""
+    """Launch the verified side until its time stops falling."""
 
 
 class Take(Request[Turn], frozen=True, kw_only=True):
-    """Time one slot. Nothing of the process is on the device when it answers."""
+    """Time one slot. When the answer is sent, no work of the process is on the device."""
 
     launches: int
-    """Launches of the slot, the same for both sides."""
+    """Launches of the slot, equal for both sides."""
     data_seed: int
-    """Seed of the data, the same for all slots of a quad: a kernel's speed may depend on its data."""
+    """Seed of the data, the same for all slots of a quad, since a kernel's speed may depend on its data."""
     lead_in_s: float
     canary: bool = False
 
 
 class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
-    """Look at what the slots computed, free the arrays, and return the settings of the process by name."""
+    """Check what the slots computed, free the arrays, and return the settings of the process by name."""
 
     time_ns: float
     """Time of one launch, the median of the slots."""

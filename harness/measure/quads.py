@@ -1,8 +1,8 @@
-"""Timing two kernels against each other on one device: quads of four slots, ABBA or BAAB at random, on a card
-that is never let idle between them.
+"""Times two kernels against each other on one device, in quads of four slots, ABBA or BAAB at random.
 
-A fixed order is biased, and so is a card that rests before each quad: its clock falls inside every quad in
-the same way. Both were measured; docs/comparison.md has the figures.
+The card is never idle between quads. A fixed order would bias the result. So would a rest before each quad,
+because the clock would fall inside every quad in the same way. Both effects were measured; docs/comparison.md
+has the numbers.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from harness.measure.timing import (
 from harness.records.types import L2Policy, PairedBlock, Quad
 
 CANARY_EVERY = 2
-"""Quads between canaries. A stray canary costs the quads on both sides: less than a fifth of the fewest."""
+"""Quads between canaries. An outlier among the canaries costs the quads on both sides: less than a fifth of
+the fewest."""
 SHORT_S = 0.06
-"""A block is short whose first quads take no longer."""
+"""A block is short if its first quads take at most this time, in seconds."""
 _EMPTY_SLOTS = 12
 _HOST_BOUND = 0.7
 _STARVED = 1.2
-"""A canary that takes so many times as long as the shortest waited for the host."""
+"""A canary that takes this many times the shortest one waited for the host."""
 
 Order = Literal["ABBA", "BAAB"]
 
@@ -53,19 +54,19 @@ class PairSettings(SlotSettings):
     warmup_max_s: float = 0.5
     settled: float = 0.005
     min_quads: int = 6
-    """Fewest quads of a block; twice as many where these take at most SHORT_S, as strays are rare."""
+    """Fewest quads of a block; twice as many if they take at most SHORT_S, since outliers are rare."""
     max_quads: int = 100
     standard_error: float = 0.0005
-    """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
+    """Stop if the quads' standard error of the effect is below this, or small relative to the effect."""
     max_time_s: float = 1.0
-    """Device time beyond which no further quads are begun, as far as foreseen; never less than one batch."""
+    """Expected device time beyond which no further quads begin. At least one batch always runs."""
     lead_in_s: float = 0.03
-    """Launches right before the first quad whose times are thrown away."""
+    """Duration of the launches before the first quad whose times are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelPair:
-    """Two kernels that compute the same from the same arrays."""
+    """Two kernels that compute the same result from the same arrays."""
 
     base: Subject
     head: Subject
@@ -97,7 +98,9 @@ def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
 def measure_pair(
     device: Device, pair: KernelPair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
 ) -> PairedBlock:
-    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
+    """Return raw quads of a pair, as many as its noise requires. Raises the errors of `data` for wrong
+    outputs.
+    """
     l2 = l2_policy(device, settings.l2)
     warmup = warm_up(device, [pair.base, pair.head], settings, data)
     time_ns = warmup.time_ns
@@ -125,7 +128,7 @@ def measure_pair(
         warmup_s=warmup.duration_s,
         settled=warmup.settled,
         gpu_s=runner.busy_s,
-        # A quad is four slots; what lies between them belongs to their clocks too.
+        # A quad is four slots. The time between them belongs to the quad too, for the clocks.
         clock_noise=clock_noise(
             device.globaltimer_tick_ns(), median(quad.ended_ns - quad.started_ns for quad in quads) / 4
         ),
@@ -134,22 +137,22 @@ def measure_pair(
 
 
 def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
-    """Return the relative deviation of a slot's length by rounding; None where the tick is not known.
+    """Return the relative standard deviation of a slot's length by rounding; None if the tick is unknown.
 
-    Each end is rounded evenly over one tick, which is a variance of tick^2 / 6 together.
+    Each end is rounded uniformly over one tick. Together that is a variance of tick^2 / 6.
     """
     return tick_ns / slot_ns / math.sqrt(6) if tick_ns is not None and slot_ns > 0 else None
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
-    """Return the fewest quads of a block whose slots take `slot_ns`."""
+    """Return the fewest quads of a block if a slot takes `slot_ns`."""
     least = settings.min_quads
     return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
 
 def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
-    """Return the number of quads that a block should have, by the scatter of its quads so far."""
-    # Who only asks a worker to measure needs no NumPy.
+    """Return the number of quads that a block needs, by the scatter of its quads so far."""
+    # Imported here: a process that only asks a worker to measure needs no NumPy.
     from harness.judgement.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
     if not quads:
@@ -162,11 +165,11 @@ def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> i
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A kernel that ran by itself, back to back."""
+    """A kernel that ran alone, back to back."""
 
     started_ns: int
     ended_ns: int
-    """Begin and end by the host's monotonic clock."""
+    """Begin and end on the host's monotonic clock."""
     launches: int
     time_ns: float
     """Mean time of one launch."""
@@ -174,7 +177,7 @@ class Alone:
 
 
 def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = UNWATCHED) -> Alone:
-    """Launch a kernel again and again for `duration_s`, without flushes: as much power as it can draw."""
+    """Launch a kernel for `duration_s` without flushes, to draw as much power as it can."""
     batch, launches, total_ns = 1, 0, 0.0
     first = last = None
     started_ns = ended_ns = time.monotonic_ns()
@@ -187,38 +190,38 @@ def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = 
         first, last = first or before(), after()
         launches += batch
         total_ns += timing()
-        # Batches of at most 50 ms: the waits between them are few, and the end is prompt.
+        # Batches of at most 50 ms keep waits few, and stop promptly.
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(5e7 * launches / max(total_ns, 1.0))))
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A slot of a process that has the device to itself meanwhile."""
+    """A slot of a process that has the device to itself during the slot."""
 
     time_ns: float
-    """Time of one launch, the mean of the slot."""
+    """Mean time of one launch in the slot."""
     cycles: float | None
     sm_clock_mhz: float | None
     started_ns: int
     ended_ns: int
-    """Begin and end by the host's monotonic clock, with the launches before the slot."""
+    """Begin and end on the host's monotonic clock, including the launches before the slot."""
     canary_ns: float | None = None
     canary_cycles: float | None = None
 
 
 @dataclass
 class SlotRunner:
-    """Enqueues slots and reads them back: quads, a batch at a time, or one slot of base."""
+    """Enqueues slots and reads their times: quads in batches, or one slot of base."""
 
     device: Device
     pair: KernelPair
     l2: L2Policy
     launches: int
-    """Launches of a slot."""
+    """Launches per slot."""
     rng: random.Random
     data: Data
     time_ns: float
-    """Rough time of one launch."""
+    """Approximate time of one launch."""
 
     def __post_init__(self) -> None:
         self.last = self.pair.head
@@ -226,17 +229,18 @@ class SlotRunner:
         self._empty_cycles = self._cycles_of_nothing()
         self._brief = self.time_ns < 10 * ENQUEUE_NS
         self._held: frozenset[Subject] | None = None
-        """Before whose slots the card is held until they are enqueued; None while the host is ahead of it."""
+        """Kernels before whose slots the card is held until they are enqueued; None while the host is faster
+        than the card."""
         in_turns = self.pair.base is self.pair.head
         if self._brief or in_turns:
-            # A card that is idle before each slot, as in turns, has no queue that the host could be ahead by.
+            # With alternating processes the card is idle before each slot, so there is no queue to fill.
             self._hold(anyway=in_turns)
 
     def _hold(self, *, anyway: bool) -> None:
-        """Hold the card from now on, if `anyway`, or if a slot takes longer to enqueue than to run.
+        """Hold the card from now on, if `anyway` is set or a slot takes longer to enqueue than to run.
 
-        The latter are short slots, and those that a library or a just-in-time compiler launches. Kernels that
-        themselves wait for the device are not held, as they would wait until the hold ends.
+        That happens with short slots, and with launches through a library or a just-in-time compiler. Kernels
+        that wait for the device themselves are never held, because they would wait for the end of the hold.
         """
         held, wanted = set(), anyway
         for subject in (self.pair.base, self.pair.head):
@@ -251,7 +255,7 @@ class SlotRunner:
 
     def batch(self, count: int, lead_in_s: float) -> list[Quad]:
         """Return `count` quads behind a lead-in, without waits; none if the card's queue ran empty once."""
-        # The lead-in keeps the card busy until the queue is ahead of it.
+        # The lead-in keeps the card busy until enough work is queued.
         began_ns = time.monotonic_ns()
         self.data.change()
         self._lead_in(lead_in_s, self.pair.base, self.pair.head)
@@ -269,7 +273,7 @@ class SlotRunner:
     def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
         """Time a slot of base behind launches of `lead_in_s`, and leave nothing on the device.
 
-        Times of the lead-in are thrown away: the device was idle, and caches hold the other process's data.
+        Times of the lead-in are discarded: the device was idle, and caches hold the other process's data.
         """
         began_ns = time.monotonic_ns()
         self._lead_in(lead_in_s, self.pair.base, canary=canary)
@@ -290,11 +294,12 @@ class SlotRunner:
         )
 
     def _lead_in(self, duration_s: float, *subjects: Subject, canary: bool = True) -> None:
-        """Launches whose times are thrown away."""
+        """Enqueue launches whose times are discarded."""
         if self._brief:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         if canary:
-            self.device.canary()  # the first, in a process or behind another's work, is slower than any other
+            # The first canary in a process, or after another process, is slower than others.
+            self.device.canary()
         rounds = max(1, min(20, round(duration_s * 1e9 / (len(subjects) * self.launches * self.time_ns))))
         # There a slot may take the host far longer than the card, and there is no queue to fill.
         may_be_brief = self._held is not None or len(subjects) == 1
@@ -307,7 +312,7 @@ class SlotRunner:
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:
-            self.data.change()  # hot, the first slot of a quad would have to find its inputs again
+            self.data.change()  # Otherwise a hot quad's first slot would not find its inputs in the cache.
         canary = self._canary() if number % CANARY_EVERY == 0 else None
         order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
         arms = {"A": self.pair.base, "B": self.pair.head}
@@ -331,11 +336,12 @@ class SlotRunner:
         return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=held)
 
     def _cycles_of_nothing(self) -> float:
-        """Return the cycles between two stamps with nothing between, on a card that has both waiting.
+        """Return the cycles between two adjacent stamps on a busy card.
 
-        A stamp that reaches the card late counts idling as well, so the lower quartile is taken.
+        A stamp that reaches the card late includes idle time, so the lower quartile is used.
         """
-        self.device.stamp()  # the first of a process loads the kernel and takes its memory, which is slow
+        # The first launch of a process is slow: it loads the kernel and allocates memory.
+        self.device.stamp()
         self.device.synchronize()
         self.device.occupy(_EMPTY_SLOTS * 2 * ENQUEUE_NS)
         pairs = [(self.device.stamp(), self.device.stamp()) for _ in range(_EMPTY_SLOTS)]
@@ -346,14 +352,18 @@ class SlotRunner:
 
 
 def _starved(quads: Sequence[Quad]) -> bool:
-    """Tell whether a fixed kernel of some 30 us takes longer again and again: the card waits for the host."""
+    """Tell whether the canary, about 30 us long, is often slower than its minimum: the card waits for the
+    host.
+    """
     canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
     strays = [time_ns for time_ns in canaries if time_ns > _STARVED * min(canaries)]
     return len(strays) >= max(2, len(canaries) / 4)
 
 
 def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
-    """Return quads with their time on the host's clock, by the device's time if known, else in proportion."""
+    """Return quads with their time on the host's clock: by the device's clock if known, else in
+    proportion.
+    """
     quads: list[Quad] = []
     total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
     passed_ns = 0.0
@@ -361,7 +371,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
         a, b, c, d = quad.slots
         length_ns = math.fsum(slot.time_ns for slot in quad.slots)
         if end and a.first and d.last:
-            # The host sees the end of a batch at once; when its first launch began it does not see.
+            # The host notices the end of a batch at once, but not the start of its first launch.
             edges = (ended_ns - end.time_ns + a.first.time_ns, ended_ns - end.time_ns + d.last.time_ns)
         else:
             span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
@@ -382,7 +392,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
 
 
 def all_four(*values: float | None) -> tuple[float, float, float, float] | None:
-    """Return the four values of a quad's slots; None where one is not known."""
+    """Return the four values of a quad's slots; None if any is unknown."""
     found = [value for value in values if value is not None]
     return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
 

@@ -1,4 +1,4 @@
-"""A suite that another process has loaded. This process, a worker, runs none of the suite's own Python."""
+"""A suite that another process has loaded. This worker process runs none of the suite's Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from harness.system.process import Channel
 
 
 def remote_suite(side: SideName, data: SuiteData, folder: Path, channel: Channel, scratch: Path) -> Suite:
-    """Return the suite of a side whose functions the asking process calls; arrays pass by `scratch`."""
+    """Return the suite of a side. The requesting process calls its functions; arrays pass through
+    `scratch`.
+    """
 
     def answer(call: SuiteCall) -> Any:
         return channel.ask(side, call)
@@ -43,7 +45,7 @@ def remote_suite(side: SideName, data: SuiteData, folder: Path, channel: Channel
 
 
 class _Arrays:
-    """Asks for a problem's arrays."""
+    """Requests a problem's arrays from the process that loaded the suite."""
 
     def __init__(self, answer: Answer, scratch: Path) -> None:
         self._answer, self._scratch = answer, scratch
@@ -71,5 +73,5 @@ class _Arrays:
         return read_arrays(Path(call.folder))
 
     def _folder(self) -> TemporaryDirectory[str]:
-        """Return a folder for one call. Arrays that are mapped from its files outlive it."""
+        """Return a folder for one call. Arrays mapped from its files stay valid after its removal."""
         return TemporaryDirectory(dir=self._scratch, ignore_cleanup_errors=True)

@@ -1,11 +1,11 @@
-"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow
+"""Times one verified kernel on one device: warm-up, slot length, then slots until the interval is narrow
 enough.
 
-A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
-back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
-their mean. Each has its own as well where kernels read what they write, behind a copy that puts it back.
-Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
-not be in its time.
+A slot is the unit of one time value: `launches_per_slot` launches, enough for the clock's resolution. If hot,
+they run back to back in one interval. If cold, each launch has its own interval after a flush of the L2, and
+the slot is their mean. Kernels that read their outputs also get one interval per launch, after a copy that
+resets these. Outputs are poisoned before each interval. A kernel that skips finished work would otherwise
+look faster.
 """
 
 from __future__ import annotations
@@ -23,42 +23,45 @@ from harness.judgement.statistics import summarize
 from harness.records.types import Extent3, L2Policy, Launch, Measurement
 
 TICKS_PER_SLOT = 100
-"""A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
+"""Least ticks of a slot, so that the clock's resolution contributes under 1 %."""
 MOST_LAUNCHES_QUEUED = 200
-"""Launches between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
+"""Launches between two waits. Drivers block the host at some thousand queued launches."""
 ENQUEUE_NS = 20_000
-"""Host time to enqueue one launch and what goes around it, with margin: the device is kept busy meanwhile."""
+"""Host time to enqueue one launch and its surroundings, in ns, with margin. The device is kept busy
+meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotSettings:
-    """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
+    """State of the L2, warm-up and slot length, for one kernel or two."""
 
     l2: L2Policy | None = None
-    """State of the L2. None: cold where the device can flush its cache, hot elsewhere."""
+    """State of the L2. None: cold if the device can flush its cache, else hot."""
     warmup_min_s: float = 0.1
-    """Until the clock has come up. What another kernel has warmed the card for needs less."""
+    """Least time of a warm-up, in seconds, for the clock to rise. A card that just ran another kernel needs
+    less."""
     warmup_max_s: float = 1.0
     settled: float = 0.01
-    """Warm when two successive windows of times differ by less than this share."""
+    """The kernel is warm if two successive windows of times differ by less than this share."""
     min_slot_ns: float = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings(SlotSettings):
     precision: float = 0.002
-    """Stop when half the 99 % interval of the median is below this share of it."""
+    """Stop when half the 99 % interval of the median is below this share of the median."""
     min_slots: int = 20
     max_slots: int = 2000
     min_time_s: float = 0.2
-    """Long enough for telemetry to see the kernel."""
+    """Least measuring time, in seconds: long enough for telemetry."""
     max_time_s: float | None = None
-    """Most device time; None: 2 s on a GPU, 1 s elsewhere, where waiting narrows no interval."""
+    """Most device time, in seconds. None: 2 s on a GPU, 1 s elsewhere, where more time does not narrow the
+    interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A built kernel to measure, with its launch and its arguments. It is equal to itself alone."""
+    """A built kernel to measure, with its launch and its arguments. It is equal only to itself."""
 
     built: Built
     launch: Launch
@@ -66,35 +69,37 @@ class Subject:
 
 
 class Data:
-    """The arrays that kernels are timed on, unchanged and unchecked; Rotation is for verified kernels."""
+    """The arrays that kernels are timed on. This class changes and checks nothing; see Rotation."""
 
     restores: bool = False
-    """True where kernels read what they write, so that poison() precedes each launch, outside of its time."""
+    """True if kernels read their outputs, so that poison() runs before each launch, outside of its time."""
 
     def poison(self) -> None:
-        """Enqueue NaN over every output, or what it holds at first where kernels read it."""
+        """Enqueue a fill of every output with NaN, or with its initial content if kernels read it."""
 
     def change(self) -> None:
-        """Enqueue other inputs in the place of those that are there, or leave them, at random."""
+        """Enqueue other inputs, or keep the present ones, at random."""
 
     def begin(self, subject: Subject, time_ns: float) -> None:
-        """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
+        """Run before the first slot. Raises MeasureError if `time_ns`, of one launch, does not measure its
+        work.
+        """
 
     def sample(self, subject: Subject) -> None:
-        """Behind a slot of `subject`: enqueue a copy of its outputs, at random, to be looked at later."""
+        """Enqueue, at random after a slot of `subject`, a copy of its outputs for a later check."""
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """End the slots, the last of which was the last subject's. Raises MeasureError for wrong outputs."""
+        """End the slots, the last of which ran the last subject. Raises MeasureError for wrong outputs."""
 
 
 UNWATCHED = Data()
-"""For times from which nothing is concluded."""
+"""For times that no result depends on."""
 
 
 def measure(
     device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
 ) -> Measurement:
-    """Return raw times of a kernel. Raises MeasureError for times of 0, and what `data` raises."""
+    """Return raw times of a kernel. Raises MeasureError for times of 0, and the errors of `data`."""
     if not device.warms_up:
         settings = replace(settings, min_time_s=0.0)
     l2 = l2_policy(device, settings.l2)
@@ -107,13 +112,14 @@ def measure(
     held = False
     if brief and subject.built.by_host:
         took_ns, _ = time_to_enqueue(device, lambda: enqueue_slot(device, subject, data, launches, l2))
-        # As with Triton's launches from Python. What waits for the device would wait until the hold ends.
+        # For example Triton's launches from Python. A kernel that waits for the device would wait for the end
+        # of the hold.
         held = launches * ENQUEUE_NS < took_ns < MOST_HELD_NS
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
-        # Some 20 ms of work before a wait, so that stopping is prompt and the queue never drains.
+        # About 20 ms of work before a wait, so that stopping is prompt and the queue never runs empty.
         most = min(settings.max_slots - len(times), MOST_LAUNCHES_QUEUED // launches)
         batch = max(1, min(most, int(20e6 / (launches * warmup.time_ns))))
         data.change()
@@ -147,9 +153,10 @@ def measure(
 
 
 def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, Slot]:
-    """Return host time in ns to enqueue a slot that the device holds back, and the slot, which has run.
+    """Return the host time in ns to enqueue a slot while the device is held, and that slot after it has run.
 
-    Another slot goes before it: the first takes memory and loads kernels, for which the host may wait.
+    Another slot precedes it, because the first one allocates memory and loads kernels, for which the host may
+    wait.
     """
     enqueue()
     device.synchronize()
@@ -163,17 +170,17 @@ def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, S
 
 
 def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
-    """Return the policy that was asked for; else cold where the device can flush its cache."""
+    """Return the requested policy; by default cold if the device can flush its cache, else hot."""
     return wanted or ("hot" if device.info.l2_bytes is None else "cold")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The timings and stamps of a slot, to be read once the device has run it."""
+    """The timings and stamps of a slot, readable once the device has run it."""
 
     timings: tuple[Timing, ...]
     stamps: tuple[tuple[Stamping, Stamping], ...]
-    """Before and after each interval."""
+    """Stamps before and after each interval."""
     launches: int
 
     def time_ns(self) -> float:
@@ -195,15 +202,15 @@ def enqueue_slot(
     *,
     held: bool = False,
 ) -> Slot:
-    """Enqueue a slot: one interval where the L2 is hot and nothing is put back, else one a launch.
+    """Enqueue a slot: one interval if the L2 is hot and no output is reset, else one per launch.
 
-    Where `held`, none begins before all are enqueued.
+    If `held`, no launch begins before all are enqueued.
     """
     release = device.hold() if held else None
     intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
     timings, stamps = [], []
     for _ in range(intervals):
-        data.poison()  # before the flush, which leaves nothing of it in the L2
+        data.poison()  # before the flush, which evicts the poison from the L2
         if l2 == "cold":
             device.flush_l2()
         timing, ends = _interval(device, subject, each, stamp)
@@ -218,7 +225,7 @@ def enqueue_slot(
 def _interval(
     device: Device, subject: Subject, launches: int, stamp: Callable[[], Stamping] = _no_stamp
 ) -> tuple[Timing, tuple[Stamping, Stamping]]:
-    """Launches back to back between two stamps, behind which what they return goes to where it belongs."""
+    """Enqueue back-to-back launches between two stamps, then store their results."""
     before = stamp()
     timing = device.timed(subject.built, subject.launch, subject.arguments, launches)
     after = stamp()
@@ -227,7 +234,7 @@ def _interval(
 
 
 def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing:
-    """Enqueue launches, back to back but for what `data` puts back; their time together."""
+    """Enqueue launches, back to back except for resets by `data`, and return their total time."""
     if not data.restores:
         return _interval(device, subject, launches)[0]
     timings = []
@@ -244,17 +251,17 @@ class Warmup:
     duration_s: float
     settled: bool
     time_ns: float
-    """Time of one launch of the fastest subject, at the end."""
+    """Time of one launch of the fastest subject at the end of the warm-up."""
 
 
 def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data) -> Warmup:
-    """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
+    """Launch kernels alternately until two successive windows of times agree. Then clocks are stable too."""
     least_s, started = settings.warmup_min_s if device.warms_up else 0.0, time.monotonic()
     windows: list[float] = []
     launches, batch = 0, 1
     while True:
         if data.restores and windows and windows[-1] < 10 * ENQUEUE_NS:
-            # Or the first of each pair of events would wait for the host.
+            # Otherwise the first event of each pair would wait for the host.
             device.occupy(len(subjects) * batch * ENQUEUE_NS)
         timings = [timed(device, each, data, batch) for each in subjects]
         device.synchronize()
@@ -267,12 +274,12 @@ def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings,
         ended = duration_s >= settings.warmup_max_s or (several and not device.warms_up)
         if ended or (agree and duration_s >= least_s):
             return Warmup(launches, duration_s, agree, min(times_ns))
-        # Windows of a tenth of the least warm-up: long enough to mean something, and soon over.
+        # Windows of a tenth of the shortest warm-up: long enough to be meaningful.
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))
 
 
 def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
-    """Launches enough for a slot of `min_slot_ns`, and for the clock's tick."""
+    """Return the launches for a slot of at least `min_slot_ns` and enough ticks of the clock."""
     slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
     return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
 
@@ -289,23 +296,23 @@ def _stop(
 
 
 _STOPS = 0.99
-"""Confidence of the interval that ends a measurement. A wider one is shown."""
+"""Confidence of the interval that ends a measurement. The displayed interval is wider."""
 _AIM = 0.9
-"""Share of the allowed time to aim at: times differ from launch to launch."""
+"""Share of the allowed time to aim for, because launch times vary."""
 _GROWTH = 8
-"""Most that a part grows at a time, as caches and clocks may not scale as its blocks do."""
+"""Largest growth of a part in one step, because caches and clocks may not scale with its blocks."""
 _WORTHWHILE = 1.1
 
 
 def limited(
     device: Device, subject: Subject, launch: Launch, most_ms: float, data: Data = UNWATCHED
 ) -> Launch:
-    """Return the launch with the largest dispatch of at most `most_ms`, by trying. Raises LaunchError."""
+    """Return the launch in parts of at most `most_ms`, as large as possible, by trial. Raises LaunchError."""
 
     def time_ns(extent: Extent3) -> float:
         part = replace(launch, grid=extent, dispatch=extent)
         times = []
-        for _ in range(2):  # the first launch of all also loads
+        for _ in range(2):  # the first launch also loads the kernel
             timing = timed(device, replace(subject, launch=part), data, 1)
             device.synchronize()
             times.append(timing())
@@ -325,9 +332,10 @@ def limited(
 def largest_dispatch(
     time_ns: Callable[[Extent3], float], most: Extent3, most_ns: float
 ) -> tuple[Extent3 | None, float]:
-    """Return the largest part of at most `most_ns`, and its time; None and one block's time if that is more.
+    """Return the largest part of at most `most_ns` and its time; None and a block's time if a block takes
+    longer.
 
-    Nothing is tried that would take longer, block for block.
+    It tries no part that would take longer, estimated per block.
     """
     found = 1, 1, 1
     taken_ns = time_ns(found)
@@ -343,9 +351,9 @@ def largest_dispatch(
 
 
 def _extent(blocks: int, most: Extent3) -> Extent3:
-    """Return an extent of at most so many blocks, and at least one.
+    """Return an extent of at most `blocks` blocks, and at least one.
 
-    Rows are whole before a second row starts, and planes before a second plane starts.
+    Rows are complete before a second row starts, and planes before a second plane starts.
     """
     width = min(max(blocks, 1), most[0])
     height = min(max(blocks // width, 1), most[1]) if width == most[0] else 1

@@ -1,7 +1,7 @@
-"""The check that a problem's tolerance takes no wrong answer for right.
+"""Checks that a problem's tolerance does not accept wrong answers.
 
-It concerns reference and tolerance alone, and is made before any kernel runs: right and wrong kernels of a
-problem get the same answer.
+The check needs only the reference and the tolerance, and runs before any kernel. So right and wrong kernels
+of a problem get the same result.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from harness.suite.layout import exact_limits, integer_limits
 from harness.suite.problem import Case, Problem
 
 _ROUNDINGS, _MOST_SHARE = 16, 1 / 8
-"""Answers that lie this many roundings of the largest one apart, and no more than this share of it, count as
-the same: half precision need not tell them apart."""
+"""Differences that count as equal: this many roundings of the largest answer, and at most this share of it.
+
+Half precision need not distinguish such answers.
+"""
 _FLOAT64_UNIT = 2.0**-50
-"""Relative error of a sum in float64 by the number of its terms, a few times the unit roundoff."""
+"""Relative error of a float64 sum per term, a few times the unit roundoff."""
 _FEWEST = 8
-"""Elements of an output at which more than zero is tried: with fewer, chance lets a wrong answer pass."""
+"""Fewest elements of an output for which more than zero is tried. With fewer, a wrong answer may pass by
+chance."""
 _GLANCE = 2**16
-"""Elements that are compared first: an honest tolerance shows there, and no more has to be looked at."""
+"""Number of elements that are compared first. With a sound tolerance the rest need not be compared."""
 
 
 class LooseBoundError(SuiteError):
-    """A tolerance within which a wrong answer passes, or no answer at all."""
+    """A tolerance that accepts a wrong answer, or no answer at all."""
 
     reason = "loose-bound"
 
@@ -39,7 +42,7 @@ class LooseBoundError(SuiteError):
 def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: ArrayLike) -> None:
     """Raise LooseBoundError for a bound that is infinite, NaN or negative.
 
-    A reference with NaN or infinity is left to the comparison, which tells that it is the reference.
+    NaN or infinity in the reference is left to the comparison, which reports it.
     """
     bound = np.asarray(tolerance, np.float64)
     if (bound >= 0).all() and (bound < np.inf).all():
@@ -59,17 +62,18 @@ def check_numbers(problem: Problem, case: Case, reference: Arrays, tolerance: Ar
 
 
 def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, tolerance: ArrayLike) -> str:
-    """Return which output's tolerance lets which wrong answer pass, in words; else nothing.
+    """Return a sentence that names the output and the wrong answer that its tolerance accepts; else "".
 
-    Tried are zero, a constant, the inputs as they are, and the right answers in other places. A wrong answer
-    counts where it is further from the right one than rounding explains; beside NaN or infinity none counts.
+    It tries zero, a constant, the unchanged inputs, and the right answers at wrong places. A wrong answer
+    counts if rounding cannot explain its distance from the right one, and the reference has no NaN or
+    infinity.
     """
     bound = np.asarray(tolerance, np.float64)
     for name in problem.outputs:
         answer = reference[name]
         least, most = float(answer.min()), float(answer.max())
         apart = _share_of_roundings(problem, case, name) * max(-least, most)
-        if bound.max() <= apart:  # as where results must be exact
+        if bound.max() <= apart:  # as for results that must be exact
             continue
         if said := _passing(_wrong_answers(problem, name, inputs, answer, bound), apart, inputs):
             return (
@@ -82,7 +86,7 @@ def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, to
 
 
 def _passing(wrong_answers: Iterable[_WrongAnswer], apart: float, inputs: Arrays) -> str:
-    """Say which wrong answer passes, if one does that lies further than `apart` from the right one."""
+    """Return a sentence on a wrong answer that passes and differs by more than `apart` from the right one."""
     suspects = [wrong for wrong in wrong_answers if wrong.passes(apart)]
     if suspects:
         apart = max(apart, _rounding_of_reference(inputs, suspects[0].answer.size))
@@ -90,7 +94,7 @@ def _passing(wrong_answers: Iterable[_WrongAnswer], apart: float, inputs: Arrays
 
 
 def _share_of_roundings(problem: Problem, case: Case, name: str) -> float:
-    """The share of the largest answer that the types of output and kernel need not tell apart."""
+    """Return the share of the largest answer that the types of output and kernel cannot resolve."""
     own = problem.outputs[name].dtype_at(case)
     if integer_limits(own):
         return 0.0
@@ -99,7 +103,7 @@ def _share_of_roundings(problem: Problem, case: Case, name: str) -> float:
 
 
 def _rounding_of_reference(inputs: Arrays, elements: int) -> float:
-    """Return the largest answer that float64 may give where the terms of a sum cancel to zero."""
+    """Return the largest float64 result of a sum whose terms cancel to zero."""
     found = 0.0
     for values in inputs.values():
         if values.dtype.kind not in "iub":
@@ -110,7 +114,7 @@ def _rounding_of_reference(inputs: Arrays, elements: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _WrongAnswer:
-    """A wrong answer in words and values, beside the right one and its bound."""
+    """A wrong answer, its description, and the right answer with its bound."""
 
     said: str
     values: NDArray[Any]
@@ -118,7 +122,7 @@ class _WrongAnswer:
     bound: NDArray[np.float64]
 
     def passes(self, apart: float) -> bool:
-        """Tell whether the bound takes it for right, although an element is wrong by more than `apart`."""
+        """Tell whether the bound accepts the answer although an element is off by more than `apart`."""
         if not (self._errors(_GLANCE) <= self.bound.flat[:_GLANCE]).all():
             return False
         errors = self._errors()
@@ -153,7 +157,7 @@ def _wrong_answers(
 
 
 def _constant_within(answer: NDArray[np.float64], bounds: NDArray[np.float64]) -> float | None:
-    """Return the number that is within the bound of every answer, or None."""
+    """Return a number within the bound of every answer, or None."""
     low = high = 0.0
     for most in (_GLANCE, None):
         answers, around = answer.flat[:most], bounds.flat[:most]

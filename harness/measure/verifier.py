@@ -1,4 +1,4 @@
-"""Verifying one kernel of one case on an open device, against the suite's reference."""
+"""Verifies one kernel of one case on an open device, against the suite's reference."""
 
 from __future__ import annotations
 
@@ -39,40 +39,40 @@ from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 INTEGER_CHECK_ELEMENTS = 2**20
-"""The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
+"""Largest output of the exact check. It finds indexing mistakes, which show at small sizes."""
 MOST_KEPT_BYTES = 2**29
 _REFERENCE_BYTES = 8
-"""Bytes of an element of a reference."""
+"""Bytes per element of a reference."""
 UNSEEN = "unseen"
-"""The key of data that kernels are to meet for the first time: neither they nor their reference are kept."""
+"""Key of data that kernels have not seen before. Neither the data nor their reference is kept."""
 TOLERANCE_SETS = 3
-"""Sets of data on each of which a wrong answer has to pass before a tolerance is refused."""
+"""Sets of data on which a wrong answer must pass before a tolerance is refused."""
 RUNS_PER_CHECK = 2
-"""A race need not show at the first run."""
+"""Launches per check. A race may not show in the first one."""
 
 
 Comparisons = dict[str, list[verify.OutputComparison]]
-"""Comparisons of each output with its reference, band by band."""
+"""Comparisons of each output with its reference, one for each band."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """Outputs that were compared in full with one reference, and right, by their digests.
+    """Digests of outputs that were right in a full comparison with one reference.
 
-    All processes of a command share them, in a folder of its scratch folder: outputs of the same bits are as
-    right. Whoever asks takes the digest itself, of memory that was poisoned before the launch.
+    All processes of a command share them in its scratch folder: outputs with the same bits are equally right.
+    The caller computes the digest itself, of memory that was poisoned before the launch.
     """
 
     folder: Path
 
     def of(self, seen: str) -> Comparisons | None:
-        """Return the comparisons of outputs with this digest, if any were right."""
+        """Return the comparisons of outputs with this digest, if they were right."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return decode(read_regular(self.folder / seen), Comparisons)
         return None
 
     def add(self, seen: str, found: Comparisons) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+        with contextlib.suppress(OSError):  # A full disk only costs time.
             self.folder.mkdir(exist_ok=True)
             write_atomically(self.folder / seen, msgspec.json.encode(found), durable=False)
 
@@ -80,11 +80,11 @@ class Proofs:
 class Checker:
     """Verifies kernels of one suite on one device.
 
-    `report` is told what it is about to do, and returns what it was told before.
+    `report` gets the next stage, and returns the previous one.
     """
 
     beside_base: ClassVar[bool] = False
-    """True where outputs are compared with base's. Then NaN agrees with NaN."""
+    """True if outputs are compared with base's. Then NaN equals NaN."""
     tolerance_sets: ClassVar[int] = TOLERANCE_SETS
 
     def __init__(
@@ -99,15 +99,15 @@ class Checker:
         self._earlier = earlier
         self.digests = MemoryDigests(device, str(scratch))
         self._held: dict[Path, dict[str, NDArray[Any]]] = {}
-        """Inputs that are too large for the scratch folder, of the last two sets of one case."""
+        """Inputs that are too large for the scratch folder: the last two sets of one case."""
 
     def digest(self, buffers: Buffers, kept: Kept | None = None) -> str:
-        """Return a digest of every output, or of the copies; the same in all processes of a command."""
+        """Return a digest of every output, or of the copies. It is the same in all processes of a command."""
         return self.digests.of(buffers.outputs(kept))
 
     @contextlib.contextmanager
     def _doing(self, stage: str) -> Iterator[None]:
-        """Report a stage, and at its end the stage that it interrupts."""
+        """Report a stage, and restore the previous stage at its end."""
         before = self.report(stage)
         yield
         self.report(before)
@@ -120,13 +120,13 @@ class Checker:
         small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
         if bound is not None and small:
             checks.append(self._check(case, buffers, subject, "integers", seed, bound))
-        # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
+        # Random data come last, because they are timed afterwards: integers draw less power and run faster.
         if not checks or checks[-1].passed:
             checks.append(self._check(case, buffers, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def held(self, verification: Verification, case: Case, seed: int) -> Outputs:  # noqa: ARG002
-        """Return what the outputs of a kernel that passed were compared with."""
+        """Return the reference that the outputs of a passed kernel were compared with."""
         return verify.outputs_of(verification, self.suite.problem)
 
     def expected(
@@ -137,14 +137,14 @@ class Checker:
         key: tuple[str, int],
         band: slice,
     ) -> tuple[verify.Arrays, verify.Tolerance]:
-        """Return what outputs are held to in a band of a case, which is `part` of it, and the tolerance."""
+        """Return the expected outputs in a band of a case (`part`), and the tolerance."""
         return self._reference(part, verify.cut(self.suite.problem, inputs, band), (*key, band))
 
     def check_tolerance(self, case: Case, seed: int) -> None:
-        """Raise LooseBoundError where a wrong answer passes on each of three sets of data.
+        """Raise LooseBoundError if a wrong answer passes on each of three sets of data.
 
         One set may have small answers by chance. A case that is compared in bands is judged by a sample. The
-        harness's own tolerances are passed over.
+        harness's own tolerances are not checked.
         """
         problem = self.suite.problem
         if self._inputs_folder(case, seed) not in self._held:
@@ -165,12 +165,12 @@ class Checker:
             part, band = verify.sample(problem, case, np.random.default_rng(seed)) or (part, band)
         inputs = self.inputs(case, seed)
         expected, tolerance = self.expected(case, part, inputs, ("random", seed), band)
-        if isinstance(tolerance, Mapping):  # base's outputs are random
+        if isinstance(tolerance, Mapping):  # Base's outputs are random.
             return ""
         return too_wide(problem, part, verify.cut(problem, inputs, band), expected, tolerance)
 
     def compute_reference(self, case: Case, seed: int) -> None:
-        """Raise what the suite's own functions raise for a case, before a kernel is held to them."""
+        """Call the suite's own functions for a case, so that their errors show before a kernel is checked."""
         inputs = self.inputs(case, seed)
         for part, band in verify.bands(self.suite.problem, case):
             self._reference(part, verify.cut(self.suite.problem, inputs, band), ("random", seed, band))
@@ -178,20 +178,21 @@ class Checker:
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
     ) -> dict[str, str]:
-        """Return what the problem asks of a kernel, in short texts by name, on `inputs` or its own data.
+        """Return the problem's requirements for a kernel as short texts by name, on `inputs` or its own data.
 
         The `reference` takes longest. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
         if not reference and not problem.has_tolerance and problem.held_to != "reference":
-            return {}  # the tolerance follows from the reference
+            return {}  # the tolerance depends on the reference
         check_host_memory(problem, case)
         given = self.inputs(case, seed) if inputs is None else inputs
         references, tolerances, largest = [], [], 0.0
         for part, band in verify.bands(problem, case):
             cut = verify.cut(problem, given, band)
             if reference:
-                # Of other data it is not kept: it would be taken for what the problem's own lead to.
+                # A result for other data is not kept: it would be mistaken for that of the problem's own
+                # data.
                 key = "random" if inputs is None else UNSEEN
                 found, tolerance = self._reference(part, cut, (key, seed, band))
                 references.append(digest(found.values()))
@@ -201,7 +202,7 @@ class Checker:
                 [*tolerance.values()] if isinstance(tolerance, Mapping) else tolerance, np.float64
             )
             first = bound.reshape(-1)[:1]
-            # One number for all elements is the same bound as an array of it.
+            # A single number is the same bound as an array of that number.
             tolerances.append(digest([first if (bound == first).all() else bound]))
             largest = max(largest, float(bound.max()))
         return {
@@ -221,7 +222,7 @@ class Checker:
         bound: int,
     ) -> Check:
         problem = self.suite.problem
-        if data == "integers":  # the other reference is there since the tolerance was checked
+        if data == "integers":  # The other reference exists since the tolerance check.
             self.report("reference")
             inputs = verify.integer_data(problem, case, bound, np.random.default_rng(seed))
         else:
@@ -237,24 +238,24 @@ class Checker:
             self.device.synchronize()
             seen = self.digest(buffers) if proofs else ""
             if proofs and (proof := proofs.of(seen)):
-                found = proof  # these bits were compared before, of this kernel's outputs or another's
+                found = proof  # the same bits were already compared, for this kernel or another
                 continue
-            # This copy is what is compared: a thread of the kernel's may write what is right a moment later.
+            # Compare this copy: a thread of the kernel may still write the right result a moment later.
             earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
-                break  # what has been compared already
+                break  # compared already
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-            if proofs and self.digest(buffers) == seen:  # what was copied in between
+            if proofs and self.digest(buffers) == seen:  # copied since the last comparison
                 proofs.add(seen, found)
         return verify.combine(
             found, data, seed, buffers.damage(inputs, self.digests), beside_base=self.beside_base
         )
 
     def _proofs(self, case: Case, data: str, seed: int) -> Proofs | None:
-        """Return the proofs of outputs for these data; None where a digest takes longer than comparing."""
-        if self.beside_base or not self.digests.are_fast:  # base's outputs are of one kernel alone
+        """Return the proofs of outputs for these data; None if a digest takes longer than a comparison."""
+        if self.beside_base or not self.digests.are_fast:  # Base's outputs belong to one kernel.
             return None
         return Proofs(self.folder(case, *self._by_kernel(case), "proofs", data, seed))
 
@@ -267,10 +268,11 @@ class Checker:
         *,
         in_full: bool,
     ) -> str:
-        """Return what is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
+        """Return what is wrong with outputs for the inputs named by `key`; empty if nothing.
 
-        Outputs are read first: to make inputs takes long, and a thread of the kernel's may still write.
-        Unless `in_full`, large outputs are compared in a band, or not at all if the problem has none.
+        Outputs are read before inputs are made, because making inputs takes long, and a thread of the kernel
+        may still write. Unless `in_full`, large outputs are compared in one band, or not at all if the
+        problem has no bands.
         """
         self.report("verify")
         problem, only = self.suite.problem, None
@@ -291,7 +293,7 @@ class Checker:
         key: tuple[str, int],
         only: tuple[Case, slice] | None = None,
     ) -> Comparisons:
-        """Compare every band of the outputs; or outputs of which there is `only` one band."""
+        """Compare every band of the outputs, or the `only` band that was read."""
         problem = self.suite.problem
         found: Comparisons = {name: [] for name in outputs}
         for part, band in [only] if only else verify.bands(problem, case):
@@ -305,7 +307,7 @@ class Checker:
         return found
 
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
-        """The case's data, by way of the run's scratch folder, or of this process where they are large."""
+        """Return the case's data: from the run's scratch folder, or from this process if they are large."""
         problem, folder = self.suite.problem, self._inputs_folder(case, seed)
         if kept := read_arrays(folder):
             return as_declared(problem, case, kept)
@@ -326,9 +328,9 @@ class Checker:
         return inputs
 
     def _fetch(self, case: Case, folder: Path) -> Key:
-        """Bring what an earlier command computed into a folder of the run, and return the key to keep it by.
+        """Copy an earlier command's arrays into a folder of the run, and return the key to keep them by.
 
-        Small arrays have no key: they are computed in less time.
+        Small arrays have no key, because they are computed faster.
         """
         arrays = self.suite.problem.arrays.values()
         elements = sum(math.prod(array.shape_at(case)) for array in arrays)
@@ -341,7 +343,7 @@ class Checker:
         return key
 
     def _keep(self, folder: Path, arrays: Mapping[str, NDArray[Any]], key: Key) -> None:
-        """Keep arrays for the other processes of the run, and for later commands where they have a key."""
+        """Keep arrays for the other processes of the run, and for later commands if they have a key."""
         kept = self._earlier.put(key, arrays) if self._earlier else None
         if kept is None:
             keep(folder, arrays)
@@ -353,7 +355,7 @@ class Checker:
         return self.folder(case, "inputs", self._by_kernel(case), seed)
 
     def _by_kernel(self, case: Case) -> tuple[object, ...]:
-        """Return the kernel that data are of, as data() may look at it; nothing for the usual data()."""
+        """Return the kernel if data() may depend on it; nothing for the default data()."""
         shared = type(self.suite.problem).data is Problem.data
         return () if shared else (case.kernel, sorted(case.macros.items()))
 
@@ -365,8 +367,8 @@ class Checker:
     def _reference(
         self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
-        """Return the reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
-        unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case too large to keep
+        """Return the reference and tolerance. Kernels of a ladder share them in the run's scratch folder."""
+        unkept = key[0] == UNSEEN or key[-1] != slice(None)  # or a band of a case that is too large to keep
         folder = self.folder(case, *self._by_kernel(case), key)
         if not unkept and (kept := read_arrays(folder)):
             return _with_tolerance(kept)
@@ -376,7 +378,7 @@ class Checker:
                 return _with_tolerance(kept)
             reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
-        if key[0] != "integers" and by_name is not tolerance:  # there results are exact
+        if key[0] != "integers" and by_name is not tolerance:  # results on integers are exact
             check_numbers(self.suite.problem, case, reference, tolerance)
         if not unkept:
             bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
@@ -385,13 +387,13 @@ class Checker:
 
 
 def _with_tolerance(kept: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], Any]:
-    """Return a reference that was kept, and its tolerance, which may be one for each output."""
+    """Return a stored reference and its tolerance, which may be one number per output."""
     by_output = {name: kept.pop(each).item() for name in [*kept] if (each := f"{TOLERANCE}{name}") in kept}
     return kept, by_output or kept.pop(TOLERANCE)
 
 
 def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
-    """Tell whether the inputs have no other holder. A problem's own data() may fill the same arrays again."""
+    """Tell whether nothing else holds the inputs. A problem's own data() may reuse its arrays."""
     return type(problem).data is Problem.data or all(isinstance(each, np.memmap) for each in inputs.values())
 
 
@@ -400,17 +402,17 @@ def _short(digests: list[str]) -> str:
 
 
 def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+    with contextlib.suppress(OSError):  # A full disk only costs time.
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
         write_arrays(unfinished, arrays)
         unfinished.rename(folder)
 
 
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
-    """Return a function that computes a kernel's results, over the null device's byte arrays."""
+    """Return a function that computes a kernel's results in the null device's byte arrays."""
     names = argument_names(problem, kernel)
     references: dict[str, dict[str, NDArray[np.float64]]] = {}
-    """By the digest of their inputs: the same few data sets come again and again."""
+    """References by the digest of their inputs, since the same few data sets recur."""
     layouts = {name: problem.layout(name, case) for name in problem.arrays}
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
@@ -431,7 +433,7 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
 def _stand_in(
     problem: Problem, case: Case, key: str, inputs: verify.Arrays
 ) -> dict[str, NDArray[np.float64]]:
-    """Return results of a kernel that is not run: the reference, or numbers that follow from the inputs."""
+    """Return the results of a kernel that is not run: the reference, or numbers derived from the inputs."""
     if problem.held_to != "base":
         return verify.reference_of(problem, case, inputs)[0]
     rng = np.random.default_rng(int(key[:8], 16))
@@ -439,14 +441,14 @@ def _stand_in(
 
 
 def free_host_bytes() -> int:
-    """Return the host memory that is available, in bytes."""
+    """Return the available host memory in bytes."""
     import psutil
 
     return int(psutil.virtual_memory().available)
 
 
 def check_host_memory(problem: Problem, case: Case) -> None:
-    """Refuse a case that the host has no memory to verify, before the system ends some process."""
+    """Refuse a case that needs more host memory than there is, before the system kills a process."""
     needed, free = verify.host_bytes(problem, case), free_host_bytes()
     if needed > free:
         raise OutOfMemoryError(
@@ -456,22 +458,25 @@ def check_host_memory(problem: Problem, case: Case) -> None:
 
 
 SKIPS = 4.0
-"""Most times that a launch may take longer than one that finds its work done. They should take as long:
-poison lies in the caches like the output, and memory is hardly so many times slower than the L2."""
+"""Largest ratio of a launch's time to that of a launch that finds its results already written.
+
+Both should take equally long. Poison is in the caches like the output, and memory is much less than four
+times slower than the L2.
+"""
 _SINGLES, _SINGLES_NS = 7, 50e6
-"""Number of launches that are timed to tell, and about their longest time together."""
+"""Number of launches timed for this test, and their approximate total time in ns."""
 _LONG_NS = 1e6
 _LONGEST_BUSY_NS = 10**8
 _LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
-"""Most launches to look at one by one in the end, as work may be left out of some only; most bytes read."""
+"""Most launches checked one by one at the end, since only some may skip work, and most bytes read."""
 _TRIES = 5
 """Most sets of unseen data."""
 _SPOTS, _SPOT_BYTES = 16, 256
-"""Number of places of an output to look at while nothing may have run yet, and bytes of each."""
+"""Number of places of an output that are checked before a launch may run, and bytes of each."""
 
 
 class NotAsVerifiedError(MeasureError):
-    """A kernel that does not do when timed what it did when verified."""
+    """A timed kernel that does not do what it did when it was verified."""
 
     def __init__(self, subject: Subject, message: str) -> None:
         super().__init__(message)
@@ -494,15 +499,15 @@ class ForeignStreamError(NotAsVerifiedError):
 class _DataSet:
     seed: int
     kept: Kept | None = None
-    """The inputs on the device; None where they have to come from the host."""
+    """Inputs on the device; None if they come from the host."""
     unseen: Mapping[str, NDArray[Any]] | None = None
-    """The inputs on the host, of a set that is used once."""
+    """Inputs on the host, of a set that is used once."""
     digests: dict[Subject, str] = field(default_factory=dict)
     """Digest of each kernel's outputs."""
 
 
 class Restoring(Data):
-    """Restores the arrays that a launch needs. For kernels whose outputs are not read."""
+    """Restores the arrays that a launch needs, for kernels whose outputs are not checked."""
 
     def __init__(self, buffers: Buffers) -> None:
         self.buffers, self.restores = buffers, buffers.restores
@@ -513,10 +518,10 @@ class Restoring(Data):
 
 
 class Rotation(Data):
-    """The buffers of one case, with the data that kernels verified on them are timed on.
+    """The buffers of one case, with the data that verified kernels are timed on.
 
-    `seed` is that of the first set, which the buffers hold; the second set is of the next seed. With three
-    `sets`, kernels get unseen data at the end. With one, there is the first alone.
+    `seed` is that of the first set, which the buffers hold. The second set has the next seed. With three
+    `sets`, kernels get unseen data at the end. With one, only the first set is used.
     """
 
     def __init__(
@@ -536,21 +541,22 @@ class Rotation(Data):
         self._in_force = self._sets[0]
         self._slots = self._offers = 0
         self._room: Kept | None = None
-        """For a sample of outputs, on the device: one that waited for the host to look would run cooler."""
+        """Room for a sample of outputs on the device. If the device waited for the host to check them, it
+        would cool down."""
         self._sampled: tuple[Subject, _DataSet] | None = None
         self._launch_ns = 1.0
         self._poisoned = False
         self._checked_unseen: set[Subject] = set()
-        """Kernels that were checked on data that they had not seen."""
+        """Kernels that were checked on unseen data."""
 
     def admit(self, subject: Subject, case: Case, seen: str = "") -> str:
-        """Take in a kernel verified on the first set, which the buffers hold, and return its digest.
+        """Add a kernel that was verified on the first set, which the buffers hold, and return its digest.
 
-        `seen` is the digest where it was just taken.
+        `seen` is the digest if it was just computed.
 
-        Record its outputs on the second set too. Those of a kernel that could keep something are compared
-        with the reference: a sample of large ones, all if they are as for the first set. Raises
-        ForeignStreamError for work that did not wait for its turn, and WrongWhenTimedError.
+        Its outputs on the second set are recorded too. They are compared with the reference if the kernel
+        could keep state: a sample of large outputs, or all if they equal those of the first set. Raises
+        ForeignStreamError for work on another stream, and WrongWhenTimedError.
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
@@ -568,7 +574,9 @@ class Rotation(Data):
         return first.digests[subject]
 
     def _keep(self) -> None:
-        """Keep both sets on the device where it has room; one only where the problem gives the same again."""
+        """Keep both sets on the device if memory allows; only one if the problem's data are
+        always the same.
+        """
         first, *others = map(self._inputs, self._sets)
         if all(same_bits(first[name], other[name]) for other in others for name in first):
             del self._sets[1:]
@@ -578,7 +586,7 @@ class Rotation(Data):
         self._room = self.buffers.room(self.buffers.problem.outputs)
 
     def first(self) -> int:
-        """Put the first set back in place, and tell its seed."""
+        """Restore the first set, and return its seed."""
         self._use(self._sets[0])
         return self._sets[0].seed
 
@@ -593,7 +601,7 @@ class Rotation(Data):
         if was_held and any(changed):
             raise ForeignStreamError(
                 subject,
-                "The kernel's outputs changed while the stream that it was given was still held: it works on "
+                "The kernel's outputs changed while its stream was still held:  it works on "
                 "a stream or thread of its own, whose time is not measured. Put all work on the stream "
                 "that the function is given, or have the two wait for each other with events.",
             )
@@ -617,7 +625,7 @@ class Rotation(Data):
         self._poisoned = True
 
     def change(self) -> None:
-        # Half the time; but from the host once at most, as the device would wait for it.
+        # Every other time; but from the host at most once, because the device would wait for it.
         self._offers += 1
         on_device = all(data_set.kept for data_set in self._sets)
         if (on_device or self._offers == 1) and self.rng.random() < 0.5:
@@ -627,29 +635,29 @@ class Rotation(Data):
         self._use(self._sets[0 if self._in_force is self._sets[-1] else 1])
 
     def sample(self, subject: Subject) -> None:
-        """The n-th slot takes the place of the sample with probability 1 / n: each is as likely to be it."""
+        """Sample with reservoir sampling: the n-th slot replaces the sample with probability 1 / n."""
         self._slots += 1
         if self._room and self.rng.random() * self._slots < 1:
             self.buffers.save(self._room)
             self._sampled = subject, self._in_force
 
     def _check(self, subject: Subject) -> None:
-        """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
+        """Raise WrongWhenTimedError for outputs that are neither the verified ones nor right."""
         if self._poisoned and self.checker.digest(self.buffers) != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
     def begin(self, subject: Subject, time_ns: float) -> None:
-        """Raise SkippedWorkError for a kernel that is faster where it finds its work done.
+        """Raise SkippedWorkError for a kernel that is faster if its results are already written.
 
-        Long launches, and those of kernels that read what they write, are poisoned each time anyway.
+        Long launches, and those of kernels that read their outputs, are poisoned each time anyway.
         """
         self._launch_ns = time_ns
         if time_ns < _LONG_NS and not self.restores:
             self._check_work(subject)
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """Check the last slot, a sampled one, the other data and unseen data.
+        """Check the last slot, a sampled slot, the other data and unseen data.
 
         Raises WrongWhenTimedError and SkippedWorkError.
         """
@@ -672,7 +680,7 @@ class Rotation(Data):
             if number:
                 self.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-            else:  # what waited for its turn when it was verified may not any more
+            else:  # Work that waited for its turn during verification may no longer do so.
                 self._launch_held(subject)
             self._check(subject)
         unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._checked_unseen
@@ -681,10 +689,10 @@ class Rotation(Data):
             self._check_unseen(subject)
 
     def _check_unseen(self, subject: Subject) -> None:
-        """Check on data of a seed that nobody can know. Raises SkippedWorkError.
+        """Check on data with an unpredictable seed. Raises SkippedWorkError.
 
-        Seen data are put in place anew for each launch to compare with, as what was just written is in
-        another cache than what was just read. A launch that was slow by chance is tried again.
+        The known data that launches are compared with are written anew for each launch, because data just
+        written are in another cache than data just read. A launch that was slow by chance is repeated.
         """
         kept = None
         count = self._affordable(_SINGLES)
@@ -700,7 +708,7 @@ class Rotation(Data):
             self._compare(subject, self.case, in_full=False)
             if self.checker.beside_base:
                 self._check_fresh(subject)
-            self.device.synchronize()  # what is too large to compare was not read
+            self.device.synchronize()  # Outputs too large to compare were not read.
             first_ns, again_ns = first(), median(timing() for timing in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
@@ -711,17 +719,16 @@ class Rotation(Data):
         )
 
     def _check_fresh(self, subject: Subject) -> None:
-        """Raise WrongWhenTimedError for outputs that are those of other data: base's are not known here."""
+        """Raise WrongWhenTimedError for outputs of other data. Base's outputs are unknown for unseen data."""
         seen = [data_set.digests.get(subject) for data_set in self._sets]
         if len({*seen}) == len(seen) > 1 and self.checker.digest(self.buffers) in seen:
             raise WrongWhenTimedError(
                 subject,
-                "On data that it sees for the first time the kernel gives the outputs of earlier data: it "
-                "keeps what it has computed.",
+                "On new data the kernel returns the outputs of earlier data: it keeps what it has computed.",
             )
 
     def _check_work(self, subject: Subject) -> None:
-        """Time launches on poison and on their results in turns. Raises SkippedWorkError."""
+        """Time launches alternately on poisoned and on finished outputs. Raises SkippedWorkError."""
         count = self._affordable(_SINGLES)
         busy_ns, skipped = 3 * count * ENQUEUE_NS, 0
         for _ in range(3):
@@ -734,11 +741,11 @@ class Rotation(Data):
                 again.append(self._timed(subject))
             busy_ns = self._outlasting(busy_ns, begun_ns)
             self.device.synchronize()
-            # The least, as what else the machine does makes times longer and never shorter.
+            # Take the minimum, because other work on the machine only makes times longer.
             fresh_ns, again_ns = min(timing() for timing in fresh), median(timing() for timing in again)
             skips = fresh_ns > SKIPS * max(again_ns, self.device.tick_ns())
             skipped += skips
-            if skipped == 2:  # what is an accident does not happen twice
+            if skipped == 2:  # An accident does not happen twice.
                 raise SkippedWorkError(
                     subject,
                     f"A launch takes {again_ns / 1e6:.4g} ms with its result in place, and without it "
@@ -748,21 +755,21 @@ class Rotation(Data):
                 return
 
     def _occupy(self, duration_ns: int) -> int:
-        """Keep the device busy while what is timed next is enqueued; when this began, by the host's clock."""
+        """Keep the device busy while work is enqueued. Returns when this began, on the host's clock."""
         self.device.occupy(duration_ns)
         return time.perf_counter_ns()
 
     def _outlasting(self, busy_ns: int, begun_ns: int) -> int:
-        """Return how long to keep the device busy next time, if enqueueing again takes that long.
+        """Return how long to keep the device busy next time, if enqueueing takes as long again.
 
-        Otherwise the device waits for the host within a launch's time: Triton's launches take some 50 us.
+        Otherwise a launch's time includes waiting for the host: a Triton launch takes about 50 us.
         """
-        if self.device.info.kind == "cpu":  # nothing is enqueued there
+        if self.device.info.kind == "cpu":  # Such a device enqueues nothing.
             return busy_ns
         return max(busy_ns, min(_LONGEST_BUSY_NS, 2 * (time.perf_counter_ns() - begun_ns)))
 
     def _affordable(self, most: int) -> int:
-        """Return how many launches, from 1 to `most`, take no longer together than _SINGLES_NS."""
+        """Return how many launches, 1 to `most`, fit into _SINGLES_NS."""
         return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
 
     def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:
@@ -774,7 +781,7 @@ class Rotation(Data):
         return timed(self.device, subject, UNWATCHED, 1)
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
-        """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
+        """Compare the outputs, or their copies, with the reference for the current data."""
         data_set = self._in_force
         inputs, read = partial(self._inputs, data_set), partial(self.buffers.read, kept=kept)
         key = UNSEEN if data_set.unseen else "random", data_set.seed

@@ -1,7 +1,7 @@
-"""Is a kernel's output right? Pure functions over host arrays.
+"""Tells whether a kernel's output is right. Pure functions over host arrays.
 
-An output is compared with a float64 reference, element by element, against the problem's own bound. NaN and
-infinity always fail: an output is poisoned with NaN before the kernel runs, so an element that was never
+An output is compared with a float64 reference, element by element, within the problem's own bound. NaN and
+infinity always fail. An output is filled with NaN before the kernel runs, so an element that was never
 written fails too.
 """
 
@@ -25,7 +25,7 @@ from harness.suite.problem import Case, Problem
 from harness.system.threads import side_by_side
 
 BAND_ELEMENTS = 2**25
-"""Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+"""Larger outputs are compared slice by slice, if the problem allows it, to limit host memory."""
 
 PART_ELEMENTS = 2**16
 """Elements that a thread compares at a time."""
@@ -34,7 +34,7 @@ SAMPLE_ELEMENTS = 2**18
 """Elements of the largest output in a sample."""
 
 _MOST_APART = 2**53
-"""Beyond it float64 has no odd integers."""
+"""Largest integer up to which float64 holds all integers."""
 
 _UNWRITTEN = (
     "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
@@ -47,17 +47,18 @@ _NO_REFERENCE = (
 
 Arrays = Mapping[str, NDArray[Any]]
 Reading = Callable[[str, tuple[slice, ...]], NDArray[Any]]
-"""Copies an output, or the part of it that a slice of each axis takes, to the host at once."""
+"""Copies an output, or the part given by a slice of each axis, to the host."""
 Tolerance = Any
-"""A number or array for all outputs, as tolerance() gives; a mapping has a number for each output."""
+"""A number or array for all outputs, as returned by tolerance(), or a mapping with a number for
+each output."""
 SHARES: Mapping[str, float] = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
-"""Tolerance of an output by its type, as a share of its largest magnitude, without a tolerance()."""
+"""Default tolerance of an output by its type, as a share of its largest magnitude."""
 COARSE_SHARE = 0.13
-"""The same of types of eight bits and fewer."""
+"""The same for types of eight bits and fewer."""
 SELF_DIFFERENCES = 4.0
-"""Base may differ from itself, as by atomics: so many times that is tolerated."""
+"""Base may differ between runs, for example by atomics. This multiple of the difference is tolerated."""
 _RANDOM_SHARE = 0.05
-"""Outputs that differ from themselves by more than this share of their largest magnitude are random."""
+"""Share of their largest magnitude by which outputs of two runs must differ to count as random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class OutputComparison:
 def integer_data(
     problem: Problem, case: Case, bound: int, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """Inputs of integers in [-bound, bound] that their types hold exactly: so is the answer."""
+    """Return integer inputs in [-bound, bound] that their types hold exactly, so that the answer is exact."""
     data = {}
     for name, array in problem.inputs.items():
         shape, dtype = array.shape_at(case), array.dtype_at(case)
@@ -87,7 +88,7 @@ def integer_data(
 
 
 def host_bytes(problem: Problem, case: Case) -> int:
-    """About how much host memory verifying takes: data, float64 copies, four arrays the size of a band."""
+    """Estimate the host memory for verification: data, float64 copies, and four arrays of a band's size."""
     sizes = {name: math.prod(array.shape_at(case)) for name, array in problem.arrays.items()}
     data = sum(
         sizes[name] * (numpy_dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
@@ -98,12 +99,12 @@ def host_bytes(problem: Problem, case: Case) -> int:
 
 
 def largest_output(problem: Problem, case: Case) -> int:
-    """Elements of the largest output."""
+    """Return the number of elements of the largest output."""
     return max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
 
 
 def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
-    """The case cut along the problem's independent axis into parts small enough to hold in float64."""
+    """Cut the case along the problem's independent axis into parts that fit into memory as float64."""
     axis = problem.independent
     largest = largest_output(problem, case)
     if axis is None or largest <= BAND_ELEMENTS:
@@ -116,7 +117,7 @@ def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
 
 
 def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case, slice] | None:
-    """A band anywhere, small enough to be computed in a moment; None where the problem cannot be cut."""
+    """Return a random band that is computed quickly; None if the problem cannot be cut."""
     axis = problem.independent
     if axis is None:
         return None
@@ -132,7 +133,7 @@ def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
-    """Return the begin of an array's band in the whole array."""
+    """Return the start of an array's band in the whole array."""
     start = band.start or 0
     return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
 
@@ -143,7 +144,7 @@ def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]
 
 
 def place(problem: Problem, name: str, band: slice) -> tuple[slice, ...]:
-    """Return where an array has its part of a band of the independent axis, by its axes."""
+    """Return the slices of an array that belong to a band of the independent axis."""
     return tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
 
 
@@ -185,9 +186,9 @@ def _largest_magnitude(values: NDArray[Any]) -> float:
 
 
 def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arrays) -> dict[str, float]:
-    """Return the tolerance of each output of a kernel that ran twice; infinity for random outputs.
+    """Return the tolerance of each output from two runs of a kernel; infinity for random outputs.
 
-    It is that of the output's type, or four times the difference of the two runs where that is more.
+    It is the default of the output's type, or four times the difference of the two runs if that is more.
     """
     found = tolerances_by_type(problem, case, one)
     for name in problem.outputs:
@@ -198,7 +199,7 @@ def tolerances_of_two_runs(problem: Problem, case: Case, one: Arrays, other: Arr
 
 
 def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """Return the largest difference of two arrays; infinity beside NaN on one side alone."""
+    """Return the largest difference of two arrays; infinity if only one of them has NaN."""
     parts = compare_in_parts(one, other.astype(np.float64), math.inf, alike=True)
     largest = _largest([part.largest_error for part in parts])
     return math.inf if largest is None else largest
@@ -210,17 +211,17 @@ def allowed(tolerance: Tolerance, name: str) -> Any:
 
 
 def _check_apart(case: Case, name: str, dtype: str, values: NDArray[Any]) -> None:
-    """Raises SuiteError for integers that float64 does not hold apart: a wrong one would look right."""
+    """Raise SuiteError for integers that float64 cannot distinguish: a wrong one would look right."""
     limits = integer_limits(dtype)
     if limits and limits[1] >= _MOST_APART and (np.abs(values.astype(np.float64)) >= _MOST_APART).any():
         raise SuiteError(
-            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, that reference() gets "
-            "and gives, does not hold apart: let data() make smaller ones."
+            f"{name!r} of {case.suite} has integers of 2**53 or more, which float64, the type of "
+            "reference(), cannot distinguish: let data() make smaller ones."
         )
 
 
 def _check_bound(problem: Problem, case: Case, tolerance: Any) -> None:
-    """Raises SuiteError for a tolerance that has not one number for each element of each output."""
+    """Raise SuiteError for a tolerance whose shape does not match the outputs."""
     bound = np.asarray(tolerance)
     for name, output in problem.outputs.items():
         expected = output.shape_at(case)
@@ -243,18 +244,18 @@ def compare(
     *,
     alike: bool = False,
 ) -> OutputComparison:
-    """Compare every element with the reference, within a tolerance (broadcast); NaN is wrong.
+    """Compare every element with the reference, within a tolerance (broadcast). NaN is wrong.
 
-    `origin` is where the output begins in the whole of which it is a band. With `alike`, NaN is right where
-    the reference has NaN, and an infinity where it has the same.
+    `origin` is where a band begins in the whole output. With `alike`, NaN is right if the reference has NaN,
+    and an infinity if the reference has the same.
     """
-    # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
+    # Use "not within" instead of "beyond": every comparison with NaN is false, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         values = output.astype(np.float64)
         error = np.abs(values - reference)
         if alike:
             error[(values == reference) | (np.isnan(values) & np.isnan(reference))] = 0.0
-        # A bound made of a reference that has an infinity is infinite too, and no distance from it is right.
+        # A bound computed from an infinite reference is infinite too. No distance within it is right.
         wrong = ~((error <= tolerance) & (error < np.inf))
         largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
     count = int(np.count_nonzero(wrong))
@@ -281,7 +282,7 @@ def compare_in_parts(
     *,
     alike: bool = False,
 ) -> list[OutputComparison]:
-    """Compare as `compare` does, in parts whose arrays fit a cache, side by side."""
+    """Compare as `compare` does, in parallel parts whose arrays fit into a cache."""
     axis = next((number for number, extent in enumerate(output.shape) if extent > 1), None)
     if axis is None or output.size <= PART_ELEMENTS:
         return [compare(output, reference, tolerance, origin, alike=alike)]
@@ -305,7 +306,7 @@ def combine(
     *,
     beside_base: bool = False,
 ) -> Check:
-    """Combine every band of every output to a check; `damage` tells of guard zones that were written to.
+    """Combine every band of every output into a check. `damage` describes writes to guard zones.
 
     With `beside_base`, the outputs were compared with base's.
     """
@@ -328,25 +329,25 @@ def combine(
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
-    """Return the largest value; None where one of them is not known."""
+    """Return the largest value; None if any is unknown."""
     found = [value for value in values if value is not None]
     return max(found) if len(found) == len(values) else None
 
 
 def first_wrong(verification: Verification) -> str:
-    """Return the message of the first check that failed; empty where all passed."""
+    """Return the message of the first failed check; empty if all passed."""
     return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def outputs_of(verification: Verification, problem: Problem) -> Outputs:
-    """Return what outputs of a kernel that passed were held to, and how closely they agreed."""
+    """Return the reference of a passed kernel's outputs, and how closely they agreed."""
     function = problem.reference_function.name if problem.reference_function else ""
     error = _largest([each.largest_ratio for each in verification.checks])
     return Outputs(held_to=problem.held_to, error=error, function=function)
 
 
 def _describe_beside_base(name: str, parts: Sequence[OutputComparison]) -> str:
-    """``3 of 64 elements of y differ from base's; the first, y[7], is 0.5 where base has 0.25.``"""
+    """Return ``3 of 64 elements of y differ from base's; the first, y[7], is 0.5 where base has 0.25.``"""
     first = next((part for part in parts if part.wrong), None)
     if first is None:
         return ""

@@ -1,8 +1,8 @@
-"""The child process that touches the device: ``python -m harness.measure.worker``.
+"""The child process that uses the device: ``python -m harness.measure.worker``.
 
-Whatever a kernel does to its process, its context or its card's driver ends here. Requests come on standard
-input, replies go to what was standard output; anything that a kernel or a library prints goes to standard
-error.
+A kernel can break its process, its context or its card's driver; the damage stays in this process. Requests
+come on standard input. Replies go to the original standard output. Anything that a kernel or a library prints
+goes to standard error.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from harness.system.process import Channel, Progress, serve
 
 
 def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
-    """Return the suite of each side. Of two commits at most one is loaded in this process."""
+    """Return the suite of each side. At most one of two commits is loaded in this process."""
     assert request.suite is not None
     folders: dict[SideName, str] = {"base": request.base or request.suite, "head": request.suite}
     here = {folder for side, folder in folders.items() if side not in request.told}
@@ -77,7 +77,7 @@ def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
 def _earlier(
     request: protocol.Open, suites: Mapping[str, Suite], channel: Channel
 ) -> dict[str, EarlierArrays]:
-    """Return what earlier commands computed for the suite of each side; nothing where that does not count."""
+    """Return the arrays of earlier commands for the suite of each side; nothing if they cannot be used."""
 
     def origin(side: SideName) -> str:
         if side not in request.told:
@@ -113,7 +113,7 @@ class Worker:
 
         self.report = tell
         for data in request.told.values() if len(request.told) == 2 else ():
-            _set(data.variables)  # the same of both, or each side would have a process of its own
+            _set(data.variables)  # Both sides have the same; otherwise each would have its own process.
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)
@@ -131,7 +131,7 @@ class Worker:
         self._held: HeldKernel | None = None
 
     def answer(self, request: protocol.WorkerRequest) -> object:
-        """Raises TamperedError where the suite has changed what it is judged by."""
+        """Answer a request. Raises TamperedError if the suite changed the code that judges it."""
         self._tamper_check.check()
         try:
             return self._answer(request)
@@ -215,7 +215,9 @@ class Worker:
         return prepare(self.device, self.suite, case, self.checker.scratch, launch)
 
     def _launch(self, request: protocol.Measure, case: Case) -> Launch:
-        """Return the kernel's own launch, or the same in parts that each take less than was asked for."""
+        """Return the kernel's own launch, or the launch in parts that each take at most the
+        requested time.
+        """
         launch = launch_on(self.device, self.suite, case, self.checker.scratch)
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
@@ -241,13 +243,13 @@ class Worker:
             inputs = partial(self.checker.inputs, case, request.seed)
             first_launch(prepared, buffers, subject, inputs, self.report)
             by_base = ""
-            if request.by_base:  # before the suite's own data, which are what is timed
+            if request.by_base:  # before the suite's own data, which are timed
                 by_base = self.pairs.wrong_by_base(case, buffers, subject, request.seed, self.suite)
             verification = self.checker.check(case, buffers, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
                 rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
-                # A sweep's configurations are many, and of one source: their data cost more than they show.
+                # A sweep has many configurations of one source. Data for each would cost more than they show.
                 sets: Literal[1, 3] = 1 if request.macros else 3
                 rotation = Rotation(self.checker, buffers, case, request.seed, rng, sets=sets)
                 rotation.admit(subject, case)
@@ -277,7 +279,7 @@ class Worker:
         )
 
     def _identity(self, prepared: PreparedKernel, built: Built) -> dict[str, Any]:
-        """Return hashes and resources; no hashes where a host function reads, or may import, files beside."""
+        """Return hashes and resources; no hashes if a host function reads or may import other files."""
         resources = built.resources
         if prepared.source.kind != "host" or not reaches_beside(self.suite.root):
             return {"source_sha256": prepared.source.sha256, "resources": resources}
@@ -289,7 +291,7 @@ class Worker:
         if timed:
             return "measured"
         if self.device.info.backend == "null":
-            return "not-built"  # the reference stands in for the kernel, and proves nothing of the source
+            return "not-built"  # The reference replaces the kernel, and proves nothing about the source.
         return "verified" if self.suite.problem.held_to == "reference" else "ran"
 
     def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
@@ -314,11 +316,11 @@ class Worker:
 
 
 before_forks = look_ahead
-"""A process that forks workers calls this once, after it has imported this module."""
+"""Called once by a process that forks workers, after it has imported this module."""
 
 
 def main() -> int:
-    """Serve requests until standard input ends. The exit status says nothing: replies do."""
+    """Serve requests until standard input ends. The exit status is always 0, since replies carry errors."""
     worker: Worker | None = None
 
     def answer(request: protocol.WorkerRequest, channel: Channel) -> object:

@@ -1,3 +1,4 @@
-"""The records that every other room reads and writes, and their files: a run, a comparison, a calibration.
-Files of other harnesses become records in imports/. What a history makes of them is in history/.
+"""The records that all packages share, and their files: runs, comparisons, calibrations.
+
+imports/ turns files of other harnesses into records. history/ evaluates them.
 """

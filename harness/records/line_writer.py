@@ -1,6 +1,6 @@
-"""Results of a benchmark program, a line of JSON each, which `harness compare --with-command` reads.
+"""Writes results of a benchmark program as lines of JSON for `harness compare --with-command`.
 
-It imports the standard library only, as it runs inside other people's benchmarks.
+It imports only the standard library, because it runs inside other benchmarks.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def report(
     device: str | None = None,
     **params: Any,
 ) -> None:
-    """Append a result to the file that HARNESS_OUT names; print it where there is none.
+    """Append a result to the file named by HARNESS_OUT; print it if the variable is not set.
 
-    `times` are what was measured, one figure or many, in `unit`: ns, us, ms, s, or a rate such as GB/s with
-    better="higher". `params` tell apart the cases of one name: whole numbers are sizes, all else is words.
-    `launches` is how many launches each time is the mean of, `clock` whose clock told it, `l2` whether the
-    cache was cleared before each launch, and `device` the name of the card.
+    `times` are one or many values in `unit`: ns, us, ms, s, or a rate such as GB/s with better="higher".
+    `params` distinguish cases of one name: whole numbers are sizes, other values are words. Each time is the
+    mean of `launches` launches, measured by `clock`. `l2` says if the cache was cleared before each launch,
+    and `device` names the card.
     """
     values = [float(each) for each in (times if isinstance(times, Iterable) else [times])]
     plain = {key: _plain(value) for key, value in params.items()}
@@ -63,7 +63,7 @@ def _readable(name: str, values: list[float], unit: str, params: dict[str, Any])
 
 
 def _plain(value: Any) -> str | float | bool | None:
-    """Return what JSON can hold of a parameter: a number, or the name or text of anything else."""
+    """Return a parameter for JSON: a number, or the name or text of another value."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, Integral):

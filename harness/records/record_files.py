@@ -1,9 +1,9 @@
-"""Records on disk: one JSON Lines file per run or comparison, what asv's files are made of.
+"""Records on disk: one JSON Lines file per run or comparison, from which asv's files are made.
 
-The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
-comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
-file as they come, so that what was measured survives the harness; the file gets its name at the end, or from
-the next run that writes a record beside it. A record may be packed by gzip afterwards.
+The first line is the run, each further line a row, and the last line says whether the run was complete. Lines
+of a comparison are its raw blocks, then its verdicts. Lines are appended to a ``.part`` file at once, so that
+measurements survive a crash. The file gets its final name at the end, or from the next run that writes a
+record beside it. A record may be compressed by gzip afterwards.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PART = ".part"
-"""Ending of a record's name while it is written, and after its run was killed."""
+"""Extension of a record while it is written, and after its run was killed."""
 PACKED = ".gz"
-"""Ending of the name of a record that gzip has packed."""
+"""Extension of a record compressed by gzip."""
 _ENDINGS = (".jsonl", f".jsonl{PACKED}")
 
 
@@ -59,16 +59,16 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict | None = None
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
-    """Stands in the last line of a comparison, as do the changes of its problem."""
+    """In the last line of a comparison, like the changes of its problem."""
     problem_changes: tuple[str, ...] = ()
 
 
 _FIELDS = {Run: "run", Row: "row", Comparison: "comparison", CaseBlock: "block", Verdict: "verdict"}
-"""The field of a line that holds a record of each kind."""
+"""The field of a line for each kind of record."""
 
 
 class SchemaVersion(msgspec.Struct):
-    """A described record, of which only the version is read."""
+    """A record of which only the version is read."""
 
     schema_version: int
 
@@ -90,11 +90,11 @@ class RunResult:
     path: Path | None
     """Path of the record's file, or None."""
     interrupted: bool = False
-    """Its rows are good, but not all that were asked for."""
+    """True if rows are missing. Those present are valid."""
     problem: str = ""
-    """Reason why the record is not whole, such as a full disk; the rows here are."""
+    """Reason why the file is incomplete, such as a full disk. The rows here are complete."""
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Seconds of the user's time by stage; empty where a record was read."""
+    """Wall time in seconds by stage; empty for a record read from disk."""
 
     @property
     def device(self) -> DeviceInfo:
@@ -112,10 +112,10 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationSummary:
-    """A device's calibration, without the figures of its cases."""
+    """A device's calibration, without the values of its cases."""
 
     measured_at: str
-    """When the newest part was measured: UTC, ISO 8601."""
+    """Time of the newest part: UTC, ISO 8601."""
     driver: str
     verdicts: int = 0
     """Verdicts of code against itself."""
@@ -128,25 +128,27 @@ class ComparisonResult:
 
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """The verdict of each case, in ladder order. Empty for a comparison that was killed: its blocks can still
-    be judged."""
+    """The verdict of each case, in ladder order.
+
+    Empty for a killed comparison: its blocks can still be judged.
+    """
     twins: tuple[Verdict, ...] = ()
-    """The verdicts of the comparison's test of itself."""
+    """Verdicts of the comparison's test of itself."""
     blocks: tuple[CaseBlock, ...] = ()
     """The measurements of each case in each process, in order."""
     left_out: tuple[str, ...] = ()
-    """Sentences that say why cases were not compared at all."""
+    """Sentences on why cases were not compared."""
     problem_changes: tuple[str, ...] = ()
-    """Sentences that say how head's problem differs from base's."""
+    """Sentences on the changes from base's problem to head's."""
     interrupted: bool = False
     problem: str = ""
-    """Reason why the record is not whole, such as a full disk."""
+    """Reason why the record is incomplete, such as a full disk."""
     path: Path | None = None
     """Path of the record's file, or None."""
     calibration: CalibrationSummary | None = None
-    """The noise that the verdicts rest on; None for an assumption, and from `read_comparison`."""
+    """Noise that the verdicts are based on; None for an assumption, and from `read_comparison`."""
     wall_s: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Seconds of the user's time by stage; empty where a record was read."""
+    """Wall time in seconds by stage; empty for a record read from disk."""
 
     @property
     def device(self) -> DeviceInfo:
@@ -159,8 +161,9 @@ class ComparisonResult:
 
 
 def record_name(described: Run | Comparison) -> str:
-    """``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``: sorts by time, unique by its id; of a comparison
-    ``20260102T030405Z-1a2b3c4d..9c0d1e2f-matmul-5e6f7a8b.jsonl``.
+    """Return a unique name that sorts by time: ``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``.
+
+    A comparison has two commits: ``20260102T030405Z-1a2b3c4d..9c0d1e2f-matmul-5e6f7a8b.jsonl``.
     """
     stamp = described.started_at.replace("-", "").replace(":", "").partition(".")[0].partition("+")[0] + "Z"
     if isinstance(described, Run):
@@ -175,24 +178,24 @@ def _short(source: Source) -> str:
 
 
 def commit_and_suite(name: str) -> tuple[str, str]:
-    """Return what a record's name tells of its run: the first digits of the commit, and the suite.
+    """Return the first digits of the commit, and the suite, from a record's name.
 
-    Both are empty for the name of anything else.
+    Both are empty for another name.
     """
     match = _RUN_NAME.fullmatch(name.removesuffix(PACKED).removesuffix(PART))
     return (match["commit"], match["suite"]) if match else ("", "")
 
 
 class JsonLines:
-    """A file of JSON lines while it is written; each line is there at once, so it survives a crash."""
+    """A file of JSON lines that is written line by line, so that each line survives a crash."""
 
     def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
         self.path, self.file, self._advice = path, file, advice
         self.problem = ""
-        """Reason why `keep` writes no more; empty while it writes."""
+        """Reason why `keep` no longer writes; empty while it does."""
 
     def append(self, line: msgspec.Struct) -> None:
-        """Raises StoreError, with the advice, where the disk is full."""
+        """Append a line. Raises StoreError, with advice, if the disk is full."""
         try:
             self.file.write(msgspec.json.encode(line) + b"\n")
             self.file.flush()
@@ -202,7 +205,7 @@ class JsonLines:
             ) from None
 
     def keep(self, line: msgspec.Struct) -> None:
-        """Append as long as that can be done: a disk that fills up must not cost what is being measured."""
+        """Append a line if possible: a full disk must not lose the running measurement."""
         if not self.problem:
             try:
                 self.append(line)
@@ -210,17 +213,17 @@ class JsonLines:
                 self.problem = error.message
 
     def sync(self) -> None:
-        """Have the disk keep it through a crash of the whole machine. Raises OSError."""
+        """Flush to the disk, so that a crash of the machine loses nothing. Raises OSError."""
         os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
+        with contextlib.suppress(OSError):  # closing flushes again, which a full disk refuses again
             self.file.close()
 
 
 @contextlib.contextmanager
 def writing_results(folder: Path) -> Iterator[None]:
-    """Make a folder of results; raises StoreError where it, or what is opened in it, cannot be written."""
+    """Create a folder of results. Raises StoreError if it, or a file opened in it, cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -232,9 +235,9 @@ def writing_results(folder: Path) -> Iterator[None]:
 
 
 class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
-    """Writes the record of a run or comparison. What can fail on opening fails before a measurement starts.
+    """Writes the record of a run or comparison. It opens the file before a measurement starts.
 
-    Raises StoreError where the folder cannot be written, or the disk is full.
+    Raises StoreError if the folder is not writable, or the disk is full.
     """
 
     def __init__(self, folder: Path, described: Run | Comparison) -> None:
@@ -272,7 +275,7 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
                 f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
             ) from None
         finally:
-            self._lines.close()  # last: until then it is locked as one that is being written
+            self._lines.close()  # last: until then it is locked as being written
         return self.path
 
     def __exit__(self, *_: object) -> None:
@@ -283,7 +286,7 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
 
 
 def _adopt_parts(folder: Path) -> None:
-    """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
+    """Rename unlocked part files of killed runs that are valid records. Leave other files."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *UNREADABLE), open_regular(part) as file:
             first = decode(file.readline(MOST_BYTES), _RecordHead)
@@ -293,7 +296,7 @@ def _adopt_parts(folder: Path) -> None:
 
 
 class Journal:
-    """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
+    """A record that is written if possible: a full disk must not lose the running measurement."""
 
     def __init__(self, writer: RecordWriter | None) -> None:
         self._writer = writer
@@ -325,7 +328,7 @@ class Journal:
 
 
 class ComparisonJournal(Journal):
-    """The record of a comparison while it goes on; without a folder, the blocks alone."""
+    """The record of a running comparison; without a folder, only the blocks in memory."""
 
     def __init__(self, folder: Path | None, comparison: Comparison) -> None:
         super().__init__(RecordWriter(folder, comparison) if folder else None)
@@ -367,7 +370,9 @@ class ComparisonJournal(Journal):
 
 
 def read_run(path: Path) -> RunResult:
-    """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
+    """Return a run's record from disk. Raises StoreError with the line for a damaged one or a
+    newer schema.
+    """
     lines = _decoded(path)
     if (run := lines[0].run) is None:
         raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
@@ -378,7 +383,7 @@ def read_run(path: Path) -> RunResult:
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
     """Return the newest row of each of a suite's cases on each device, and why records could not be read.
 
-    Rows that were only checked do not count, and those that were skipped only where a case has no other.
+    Rows that were only checked do not count. Skipped rows count only if a case has no other.
     """
     found: list[StoredRow] = []
     problems: list[str] = []
@@ -425,13 +430,13 @@ class FoundRecords:
 
     comparisons: tuple[Path, ...]
     others: int
-    """Number of records in folders that are of something else."""
+    """Number of other records in the folders."""
     problems: tuple[str, ...]
-    """Sentences that name what could not be read."""
+    """Sentences that name the unreadable files."""
 
 
 def find_comparisons(places: Sequence[Path]) -> FoundRecords:
-    """The records of comparisons at these places: named files, and those in folders or below; each once."""
+    """Return the records of comparisons: named files, and those in folders or below; each once."""
     found: dict[Path, Path] = {}
     others, problems = 0, []
     for place in places:
@@ -453,13 +458,13 @@ def find_comparisons(places: Sequence[Path]) -> FoundRecords:
             if first.comparison:
                 found.setdefault(path.resolve(), path)
             else:
-                others += 1  # lines of JSON of any other kind
+                others += 1  # other lines of JSON
     return FoundRecords(tuple(found.values()), others, tuple(problems))
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
+    """Open a record for reading from the start, decompressed. Raises StoreError, also during reading."""
     with reading(path), open_regular(path) as file:
         packed = path.name.endswith(PACKED)
         yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
@@ -467,7 +472,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Tell in a sentence what keeps a file or folder from being read. Raises StoreError."""
+    """Turn errors of reading a file or folder into StoreError with a sentence."""
     try:
         yield
     except gzip.BadGzipFile as error:
@@ -482,7 +487,9 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def unpacked_rest(file: IO[bytes]) -> bytes:
-    """The rest of a packed record: a few bytes may unpack to more than there is memory. Raises OSError."""
+    """Return the rest of a compressed record, up to a limit: a few bytes may expand beyond memory. Raises
+    OSError.
+    """
     content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes")
@@ -502,9 +509,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def whole_lines(content: bytes) -> list[bytes]:
-    """The lines of a record but for half a line at its end, which a harness that was killed, or a disk that
-    was full, leaves: what stands before it is good.
-    """
+    """Return the lines of a record, without a partial last line from a killed harness or a full disk."""
     lines = content.splitlines()
     if lines and not content.endswith(b"\n"):
         try:
@@ -538,7 +543,7 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
 
 
 def refuse_newer(path: Path, version: int, newest: int) -> None:
-    """Raise StoreError where a file's version is newer than the newest that this harness reads."""
+    """Raise StoreError if a file's version is newer than the newest supported one."""
     if version > newest:
         raise StoreError(
             f"{path} has schema version {version}; this harness reads up to {newest}. "
@@ -552,7 +557,7 @@ def _decoded(path: Path) -> list[_Line]:
 
 
 def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
-    """Return a line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
+    """Return a line of JSON. Raises StoreError, with its number and the advice, if it is damaged."""
     try:
         return decode(line, kind)
     except UNREADABLE as error:
@@ -563,7 +568,7 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of one line of a record."""
     described = msgspec.json.schema(_Line)
     for definition in described["$defs"].values():
-        if "description" in definition:  # a docstring, whose indentation Python 3.13 takes off by itself
+        if "description" in definition:  # a docstring; Python 3.13 removes its indentation by itself
             definition["description"] = inspect.cleandoc(definition["description"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

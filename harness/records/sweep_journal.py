@@ -1,8 +1,7 @@
-"""A sweep on disk: one JSON Lines file, written line by line, from which a sweep that was ended goes on.
+"""A sweep on disk: one JSON Lines file, written line by line, from which an interrupted sweep continues.
 
-The first line is the sweep. Each further line is what came of preparing a configuration, a row, a duel, a
-repeat or a final, as it was found; a later row of a number replaces an earlier one. The last line says that
-the sweep came to its end.
+The first line is the sweep. Each further line is the preparation of a configuration, a row, a duel, a repeat
+or a final. A later row of a number replaces an earlier one. The last line says that the sweep is complete.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _SweepLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _FIELDS = {PreparedConfiguration: "prepared", SweepRow: "row", Duel: "duel", Repeat: "repeat", Final: "final"}
-"""The field of a line that holds an item, by the item's type."""
+"""The field of a line for each type of item."""
 
 
 @dataclass(slots=True)
@@ -58,7 +57,8 @@ class SweepState:
 
     prepared: dict[int, PreparedConfiguration] = field(default_factory=dict)
     rows: dict[int, SweepRow] = field(default_factory=dict)
-    """Rejected, failed, or screened. A configuration that is another's duplicate has none of its own."""
+    """Rows by number: rejected, failed, or screened. A duplicate of another configuration has no row of its
+    own."""
     duels: list[Duel] = field(default_factory=list)
     repeats: list[Repeat] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
@@ -79,10 +79,9 @@ class SweepState:
 
 
 class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
-    """The file of one sweep, begun or gone on with, and written as long as it can be; without a folder, the
-    state alone.
+    """The file of one sweep, new or continued, written if possible; without a folder, only the state.
 
-    Raises StoreError where it cannot be begun, is damaged, or another process is at it.
+    Raises StoreError if it cannot be created, is damaged, or is in use by another process.
     """
 
     def __init__(self, folder: Path | None, sweep: Sweep, *, fresh: bool = False) -> None:
@@ -96,7 +95,8 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
         with writing_results(folder):
             self._lines = _locked(path)
             if fresh and path.stat().st_size:
-                # Whoever waits for the name gets the new file; the old one stays locked until it is away.
+                # Another process that waits for the name gets the new file. The old file stays locked until
+                # it is removed.
                 path.replace(path.with_name(f"{path.stem}.{time.time_ns()}.old"))
                 self._lines.close()
                 self._lines = _locked(path)
@@ -110,7 +110,7 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
         lines.file.seek(0)
         content = lines.file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):  # a harness that was killed, or a full disk, leaves half a line
+        if len(whole) < len(content):  # the partial last line of a killed harness or a full disk
             lines.file.truncate(len(whole))
         if whole:
             self.sweep, self.state = _decoded(path, whole.splitlines())
@@ -119,7 +119,7 @@ class SweepJournal(contextlib.AbstractContextManager["SweepJournal"]):
 
     @property
     def problem(self) -> str:
-        """Return why the file is not whole; empty where it is."""
+        """Return a sentence if the file is incomplete; else ""."""
         return self._lines.problem if self._lines else ""
 
     def add(self, item: Item) -> None:
@@ -158,7 +158,7 @@ def _locked(path: Path) -> JsonLines:
 
 
 def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
-    """Return a stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
+    """Return a stored sweep as far as it got. Raises StoreError for another file, or a newer schema."""
     with reading(path):
         content = read_regular(path)
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())

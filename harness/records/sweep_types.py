@@ -1,4 +1,4 @@
-"""The settings and results of a sweep: frozen records, stored as JSON Lines. Reports are made from them."""
+"""The settings and results of a sweep: frozen records, stored as JSON Lines and read by reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SweepStatus = Literal["measured", "rejected", "failed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     number: int
-    """Counts from 1, in the suite's own order: size by size, and within a size as the suite lists them."""
+    """Number from 1 in the suite's order: size by size, and within a size as the suite lists them."""
     case: str
     sizes: Mapping[str, int]
     parameters: Mapping[str, Value]
@@ -30,67 +30,71 @@ class SweepSettings:
     seed: int = 1
     """Seed of the data, and of the order in which configurations are screened."""
     keep: float = 0.25
-    """Share of a size's configurations that a round of halving keeps, by time."""
+    """Share of a size's configurations that a round of halving keeps, the fastest ones."""
     near: float = 0.05
-    """Whatever is this near the best is kept too: screening cannot tell them apart."""
+    """Configurations within this share of the best are kept too: screening cannot distinguish them."""
     most_finalists: int = 8
     final_processes: int = 3
-    """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
+    """Fresh processes in which the winner is measured again, because it was partly chosen for its luck."""
     timeout_s: float = 60.0
     rules: tuple[str, ...] = ()
-    """Rules beside the tuning's own."""
+    """Rules in addition to the tuning's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Described):
-    """Everything known of one sweep apart from its rows: the first line of its file."""
+    """All facts of one sweep apart from its rows: the first line of its file."""
 
     schema_version: int = SCHEMA_VERSION
     sweep_id: str
-    """A hash of what was asked: source, compiler, device model, driver, configurations, settings. Two sweeps
-    with one id would find the same, so the second continues or repeats the first."""
+    """Hash of the request: source, compiler, device model, driver, configurations, settings.
+
+    Two sweeps with one id would have the same result, so the second continues or repeats the first.
+    """
     source: Source
     kernel: str
     parameters: tuple[str, ...]
     total: int
     """Number of configurations, rejected ones included."""
     devices: tuple[str, ...]
-    """Every device by its UUID, or by its spec where it has none. All are of the model of `device`, which is
-    the first."""
+    """UUID of every device, or its spec without a UUID. All are of the model of `device`, which
+    is the first."""
     settings: SweepSettings
     peaks: Mapping[str, float] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Parameters that are one thing together, by what tables call it, as the suite's Tuning has them."""
+    """Groups of parameters with their names in tables, from the suite's Tuning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow(Outcome):
-    """The outcome of one configuration."""
+    """The result of one configuration."""
 
     configuration: Configuration
     status: SweepStatus
     same_as: int | None = None
-    """The configuration with the same compiled code and launch, whose figures these are."""
+    """The configuration with the same compiled code and launch, whose values these are."""
     place: int = 0
-    """Its place in the random order of screening, from 1; 0 for what was not screened itself."""
+    """Position in the random order of screening, from 1; 0 if it was not screened."""
     round: int = 0
-    """Last round of the configuration: 0 is screening, 1 and above are halving, in pairs against the best
-    configuration of its size."""
+    """Last round of the configuration.
+
+    0 is screening. From 1 on it is halving, in pairs against the best configuration of its size.
+    """
     time_ns: float | None = None
-    """Median device time of one launch, when screened."""
+    """Median device time of one launch, from screening."""
     time_low_ns: float | None = None
     time_high_ns: float | None = None
     behind: Effect | None = None
-    """Its time over its size's best in pairs, in the last round that it came to; positive is slower."""
+    """Its time over its size's best in pairs, in its last round; positive is slower."""
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
     device: str = ""
-    """UUID or spec of what measured it."""
+    """UUID or spec of the measuring device."""
     gpu_s: float = 0.0
-    """Time on the device of warm-up and measuring, pairs included; what verifying took is not in it."""
+    """Device time of warm-up and measuring in seconds, pairs included, without verification."""
     host_s: float = 0.0
-    """Wall-clock time of building, verifying and measuring it."""
+    """Wall-clock time of building, verifying and measuring it, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +103,22 @@ class PreparedConfiguration(Outcome):
 
     number: int
     code: str = ""
-    """Identity of the compiled code, launch and arguments. Configurations of one size with equal `code` are
-    duplicates."""
+    """Identity of the compiled code, launch and arguments.
+
+    Configurations of one size with equal `code` are duplicates.
+    """
     device: str = ""
     host_s: float = 0.0
-    """Its share of the time that the job took which prepared it with others."""
+    """Its share in the time of the job that prepared it, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """Two configurations of one size against each other, in pairs, in one process."""
+    """Two configurations of one size compared in pairs in one process."""
 
     round: int
     number: int
-    """The configuration that is head, and the one that it was held `against`, which is base."""
+    """The configuration that is head; `against` is base."""
     against: int
     effect: Effect
     device: str = ""
@@ -122,7 +128,7 @@ class Duel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """The best configuration of one size, measured once more in a fresh process."""
+    """The best configuration of one size, measured again in a fresh process."""
 
     number: int
     process: int
@@ -139,12 +145,12 @@ class Final:
 
     sizes: Mapping[str, int]
     number: int
-    """The number of the winner's configuration."""
+    """Number of the winning configuration."""
     time_ns: float
-    """Median over the processes of their medians, of one launch."""
+    """Time of one launch: the median of the processes' medians."""
     process_times_ns: tuple[float, ...]
     tied: tuple[int, ...] = ()
-    """Configurations that tie with the winner: their interval in pairs holds zero."""
+    """Configurations that tie with the winner: their paired interval contains zero."""
     gpu_s: float = 0.0
 
 
@@ -153,16 +159,18 @@ class SweepResult:
     sweep: Sweep
     rows: tuple[SweepRow, ...]
     finals: tuple[Final, ...]
-    """The best of each size, once it is decided."""
+    """The best of each size, once decided."""
     path: str = ""
     complete: bool = False
     reused: int = 0
-    """Rows that an earlier run of the same sweep had stored."""
+    """Rows stored by an earlier run of the same sweep."""
     compile_s: float = 0.0
-    """Wall-clock time of generating and compiling, in this run."""
+    """Wall-clock time of generating and compiling in this run, in seconds."""
     measure_s: float = 0.0
-    """Wall-clock time of screening, halving and finals, in this run."""
+    """Wall-clock time of screening, halving and finals in this run, in seconds."""
     problem: str = ""
-    """Reason why the file is incomplete though the rows here are whole, such as a full disk; or why the sweep
-    could not go on."""
+    """Reason why the file is incomplete, such as a full disk, or why the sweep could not continue.
+
+    The rows here are complete.
+    """
     interrupted: bool = False

@@ -1,7 +1,7 @@
-"""The frozen records that flow from left to right through the harness, and their JSON form.
+"""The frozen records that the packages pass to each other, and their JSON form.
 
-Every quantity has its unit in its name. A value that a device could not tell is None, with the reason in the
-`unavailable` map beside it: never zero.
+Every quantity has its unit in its name. A value that a device did not report is None, never zero, with the
+reason in the `unavailable` map beside it.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ SCHEMA_VERSION = 4
 
 1  first version
 2  comparisons: blocks and verdicts
-3  gates drop no quads: `touched` in the place of `dropped`; `strays`
-4  imported runs: what a file does not tell of its measurements, device and host is null
+3  gates drop no quads: `touched` replaces `dropped`; `strays`
+4  imported runs: values that a file lacks on its measurements, device and host are null
 """
 
 METHOD_VERSION = "1"
-"""The version of how things are measured; figures of two versions do not share a graph."""
+"""Version of the measuring method. Values of two versions do not share a graph."""
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:
-    """Return these attributes of a record by name, for JSON or for another record with the same fields."""
+    """Return a record's attributes by name, for JSON or for another record with the same fields."""
     return {name: getattr(record, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """A device as its backend describes it."""
+    """A device in its backend's description."""
 
     spec: str
-    """The device's name on the command line, such as cuda:0."""
+    """Name of the device on the command line, such as cuda:0."""
     backend: str
     name: str
     vendor: str
     driver: str
     kind: Literal["gpu", "cpu", "other"]
     arch: str
-    """Architecture that binaries are built for: sm_90, or the OpenCL device and driver version."""
+    """Architecture of binaries: sm_90, or the OpenCL device and driver version."""
     uuid: str | None = None
     pci_bus_id: str | None = None
     compute_capability: tuple[int, int] | None = None
     compute_units: int | None
-    """Multiprocessors; None where the device does not tell, as OpenGL's of any vendor but NVIDIA."""
+    """Multiprocessors; None if the device does not report them, like OpenGL except on NVIDIA."""
     memory_bytes: int | None
-    """Bytes of the device's memory; None where an imported file does not tell them."""
+    """Bytes of the device's memory; None if an imported file lacks them."""
     l2_bytes: int | None = None
-    """Bytes of the last cache that a cold measurement must flush; None where it cannot be flushed."""
+    """Bytes of the last cache, which a cold measurement flushes; None if it cannot be flushed."""
     max_threads_per_block: int
     max_block: Extent3
     max_grid: Extent3
     max_shared_bytes: int
-    """Most shared (local) memory that one block may use, opt-in included."""
+    """Largest shared (local) memory of one block, opt-in included."""
     max_clock_mhz: int | None = None
     warp_size: int | None = None
     max_threads_per_sm: int | None = None
@@ -79,7 +79,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine around the device. Of an imported run what its file tells: empty or None is unknown."""
+    """The machine around the device. For an imported run, empty or None means unknown."""
 
     os: str
     kernel: str
@@ -98,15 +98,17 @@ class Source:
     path: str
     """The suite's folder relative to its repository, or as given."""
     commit: str | None = None
-    """Full hash; of HEAD where the working tree was measured; None outside a repository."""
+    """Full hash; HEAD's if the working tree was measured; None outside of a repository."""
     committed_at: str | None = None
     dirty: bool = False
-    """True where the working tree was measured and the suite's tree differed from the commit."""
+    """True if the working tree was measured and the suite's files differed from the commit."""
     tree_sha256: str = ""
     """Hash of every file that a build can read: suite folder and preludes."""
     suite_from: str | None = None
-    """Full hash of the commit whose suite.py described kernels of `commit`, or "." for the working tree's;
-    None where it is that commit's own."""
+    """Full hash of the commit whose suite.py described kernels of `commit`, or "." for the working tree's.
+
+    None for the commit's own.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class Launch:
     block: Extent3
     dynamic_shared_bytes: int = 0
     dispatch: Extent3 | None = None
-    """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
+    """Most blocks of one dispatch. A larger grid is launched in parts. None for a whole launch."""
     steps: tuple[Launch, ...] = ()
     """The launches of the kernels that run after it in one launch of the case."""
     cooperative: bool = False
@@ -136,7 +138,7 @@ class Launch:
 
     @property
     def in_parts(self) -> bool:
-        """True where the grid is larger than one dispatch."""
+        """Return True if the grid is larger than one dispatch."""
         return self.dispatch is not None and any(map(operator.gt, self.grid, self.dispatch))
 
     def parts(self) -> Iterator[tuple[Extent3, Extent3]]:
@@ -151,23 +153,21 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernel:
-    """A kernel that a Python function launched, as the framework that compiled it tells; None where it does
-    not.
-    """
+    """A kernel that a Python function launched. Values that the framework does not report are None."""
 
     name: str
     registers: int | None = None
     spilled_bytes: int | None = None
     shared_bytes: int | None = None
     code_sha256: str | None = None
-    """A hash of the card's instructions; of a library, of its file."""
+    """Hash of the card's instructions; for a library, of its file."""
     settings: Mapping[str, int | str | bool] = field(default_factory=dict)
-    """Choices of a compiler or an autotuner for it: warps, stages and the like."""
+    """A compiler's or autotuner's choices: warps, stages and the like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Resources that a built kernel needs, as its compiler or driver reports them."""
+    """Resources of a built kernel, from its compiler or driver."""
 
     registers: int | None = None
     static_shared_bytes: int | None = None
@@ -175,27 +175,32 @@ class Resources:
     """Bytes of local memory per thread: spills and local arrays."""
     max_threads_per_block: int | None = None
     arch: str | None = None
-    """Architecture that it was built for, such as sm_90a; None where the binary does not say."""
+    """Architecture of the build, such as sm_90a; None if the binary does not say."""
     binary_sha256: str | None = None
     code_sha256: str | None = None
-    """A hash of the instructions and constants in the binary alone: other text, or another name of a file,
-    leaves it as it is. That of a kernel that is compiled and not run is of its own part alone. None where the
-    binary cannot be read."""
+    """Hash of only the instructions and constants in the binary: another text or file name does not change
+    it.
+
+    For a kernel that is compiled and not run, it covers only the kernel's own part. None if the binary cannot
+    be read.
+    """
     spill_store_bytes: int | None = None
-    """Bytes that a thread spills. This and all up to `kernels` is told of what is compiled and not run."""
+    """Bytes that a thread spills. The fields from here to `kernels` are for kernels that are compiled and not
+    run."""
     spill_load_bytes: int | None = None
     constant_bytes: int | None = None
-    """Bytes of the bank that holds the kernel's parameters, without those of the launch itself."""
+    """Bytes of the bank with the kernel's parameters, without those of the launch itself."""
     code_bytes: int | None = None
-    """Bytes of the kernel's instructions, without the padding at the end."""
+    """Bytes of the kernel's instructions, without padding at the end."""
     occupancy: float | None = None
-    """Resident warps over those that a multiprocessor can hold, by arithmetic."""
+    """Computed share of resident warps in those that a multiprocessor can hold."""
     instructions: Mapping[str, int] = field(default_factory=dict)
-    """Number of instructions by kind: FFMA, LDG.128, HMMA.16816. Empty where unknown."""
+    """Number of instructions by kind: FFMA, LDG.128, HMMA.16816. Empty if unknown."""
     loop_instructions: Mapping[str, int] = field(default_factory=dict)
-    """The same for the loop that has most of the arithmetic."""
+    """The same for the loop with most of the arithmetic."""
     kernels: tuple[CompiledKernel, ...] = ()
-    """Kernels that a Python function launches, where its framework tells. `registers` is their maximum."""
+    """Kernels that a Python function launches, if its framework reports them. `registers` is
+    their maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +211,11 @@ class Check:
     seed: int
     passed: bool
     largest_error: float | None
-    """Largest absolute error; None where an element was NaN or infinite."""
+    """Largest absolute error; None if an element was NaN or infinite."""
     largest_ratio: float | None
-    """Largest ratio of an element's error to its bound: above 1 fails."""
+    """Largest ratio of an element's error to its bound. Above 1 the check fails."""
     wrong: int
-    """Elements beyond their bound, NaN and infinite ones included."""
+    """Number of elements beyond their bound, including NaN and infinite ones."""
     elements: int
     message: str = ""
 
@@ -225,31 +230,33 @@ class Verification:
 class Measurement:
     """Raw times of one case on one device, in the order measured.
 
-    None is what the file of an imported run does not tell; a run of the harness's own has no None.
+    None means that an imported file lacks the value. A run of the harness has no None.
     """
 
     times_ns: tuple[float, ...]
-    """Per slot: device time of one launch, the mean over the slot's launches."""
+    """Device time of one launch for each slot, the mean over the slot's launches."""
     launches_per_slot: int | None
     l2: L2Policy
     clock: str
-    """Source of the times: cuda-event, opencl-profiling, gl-timer, host, scripted; or another harness's."""
+    """Clock of the times: cuda-event, opencl-profiling, gl-timer, host, scripted; or another harness's."""
     tick_ns: float | None
     warmup_launches: int | None
     warmup_s: float | None
     settled: bool | None
-    """False where times still moved when the warm-up budget ran out."""
+    """False if times still changed when the warm-up budget ran out."""
     stopped_by: Literal["precision", "time", "slots"] | None
     started_ns: int | None
-    """Host monotonic clock, to align with telemetry."""
+    """Moment on the host's monotonic clock, to align with telemetry."""
     ended_ns: int | None
     restored: bool = False
-    """True where arrays that kernels read and write were put back before each launch, outside of its time. A
-    hot L2 then holds what that copy left."""
+    """True if arrays that kernels read and write were reset before each launch, outside of its time.
+
+    A hot L2 then holds the data of that copy.
+    """
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """When it began and ended. Raises ValueError for an imported one, of which nobody knows."""
+        """Return its begin and end. Raises ValueError for an imported one, whose moments are unknown."""
         if self.started_ns is None or self.ended_ns is None:
             raise ValueError("An imported measurement does not say when it was.")
         return self.started_ns, self.ended_ns
@@ -257,10 +264,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """State of the card (or host) at one moment, as it reports it. None means that it could not tell."""
+    """State of the card (or host) at one moment. None means that it did not report the value."""
 
     at_ns: int
-    """Host monotonic clock."""
+    """Moment on the host's monotonic clock."""
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None
@@ -271,12 +278,12 @@ class Snapshot:
     utilization_percent: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
     throttle_ns: Mapping[str, int] | None = None
-    """Cumulative by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake, sync_boost."""
+    """Cumulative time by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake, sync_boost."""
     memory_used_bytes: int | None = None
     processes: tuple[int, ...] | None = None
-    """Process ids with a compute context on the device, as the driver numbers them."""
+    """Ids of processes with a compute context on the device, in the driver's numbering."""
     load_average: float | None = None
-    """Host only: runnable processes over one minute."""
+    """Host only: runnable processes, averaged over one minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,56 +296,66 @@ class Telemetry:
     during: tuple[Snapshot, ...]
     after: Snapshot
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Field name to the reason why this device cannot tell it."""
+    """Reason why this device does not report a value, by field name."""
     foreign_processes: tuple[int, ...] | None = None
-    """Processes but the harness's own that held a context during the measurement; None where unknown."""
+    """Other processes that held a context during the measurement; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryShare:
-    """A vendor's own kernel measured in turns with the row's, in one process, on the same arrays."""
+    """A vendor's kernel measured alternately with the row's, in one process, on the same arrays."""
 
     kernel: str
-    """The vendor's."""
+    """Name of the vendor's kernel."""
     share: float
     """Its time over the row's kernel's, from quads: 1 is as fast, 2 is twice as fast as the vendor's."""
     low: float | None = None
     high: float | None = None
-    """The interval that holds the share with 99.9 % confidence, as far as the quads of one process tell, and
-    with processes that differ as they usually do; None where there were too few."""
+    """Ends of the 99.9 % interval, from the quads of one process and the usual spread between processes.
+
+    None if there were too few quads.
+    """
     quads: int
     library_time_ns: float
-    """Median over the vendor's slots, of one launch."""
+    """Median of the vendor's slots, for one launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """The results that a case's outputs were compared with, and how closely they agreed."""
+    """The reference of a case's outputs, and how closely they agreed."""
 
     held_to: Literal["reference", "function", "base", "nothing"]
-    """reference: the float64 reference of the suite. function: a function of the repository. base: base's
-    outputs on the same inputs."""
+    """Kind of reference.
+
+    reference: the float64 reference of the suite. function: a function of the repository. base: base's
+    outputs on the same inputs.
+    """
     error: float | None = None
-    """Largest difference in units of the tolerance: 0 is equal to the bit, 1 is at the tolerance. None where
-    nothing was compared, or an element is NaN or infinite on one side."""
+    """Largest difference in units of the tolerance: 0 is equal to the bit, 1 is at the tolerance.
+
+    None if nothing was compared, or an element is NaN or infinite on one side.
+    """
     function: str = ""
-    """Name of the function that the outputs were compared with."""
+    """Name of the reference function."""
     reason: str = ""
-    """Stable code that says why outputs were compared with nothing: inputs-differ, not-seen, not-compared or
+    """Stable code of the reason why outputs were not compared: inputs-differ, not-seen, not-compared or
     random."""
     array: str = ""
-    """Name of an input that base and head do not have alike; empty for none."""
+    """Name of an input that differs between base and head; empty for none."""
 
 
 RowStatus = Literal["measured", "verified", "ran", "built", "not-built", "skipped", "failed"]
-"""measured: checked first, as `outputs` says; an imported row has a `verification` only where asv's file says
-so. ran: launched, and not held to a float64 reference. built: compiled for an architecture, not run.
-not-built: as verified, on the null device, which compiles nothing."""
+"""Status of a row.
+
+measured: checked first, as in `outputs`; an imported row has a `verification` only if asv's file has one.
+ran: launched, and not compared with a float64 reference. built: compiled for an architecture, not run.
+not-built: like verified, on the null device, which compiles nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fields of a case's row and of a sweep's configuration alike; no `reason` where all went well."""
+    """The common fields of a case's row and a sweep's configuration. `reason` is empty on success."""
 
     reason: str = ""
     message: str = ""
@@ -350,7 +367,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Outcome):
-    """The outcome of one case. `reason` is a stable code, `message` a sentence, and `log` the evidence."""
+    """The result of one case. `reason` is a stable code, `message` a sentence, and `log` the evidence."""
 
     case: str
     kernel: str
@@ -360,26 +377,26 @@ class Row(Outcome):
     flop: int | None = None
     moved_bytes: int | None = None
     verification: Verification | None = None
-    """The checks against a reference; None where outputs were compared with nothing."""
+    """The checks against a reference; None if outputs were not compared."""
     outputs: Outputs | None = None
-    """Results that the outputs were compared with; None in older and imported records, or if nothing ran."""
+    """The reference of the outputs; None in older and imported records, or if nothing ran."""
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
     library: LibraryShare | None = None
-    """Comparison with the vendor's own kernel."""
+    """Comparison with the vendor's kernel."""
     library_missing: str = ""
-    """Sentence that says why `library` is None where the suite has such a kernel for this backend."""
+    """Sentence on why `library` is None although the suite has such a kernel for this backend."""
 
     @property
     def is_verified(self) -> bool:
-        """True where a float64 reference found the outputs right."""
+        """Return True if a float64 reference confirmed the outputs."""
         by_reference = self.outputs is None or self.outputs.held_to == "reference"
         return by_reference and self.verification is not None and self.verification.passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The fields that describe a run, a comparison and a sweep alike, apart from what was found."""
+    """The common fields of a run, a comparison and a sweep, apart from results."""
 
     schema_version: int = SCHEMA_VERSION
     harness_version: str
@@ -392,54 +409,56 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedJob(Described):
-    """The fields that describe a run and a comparison alike."""
+    """The common fields of a run and a comparison."""
 
     run_id: str
     command: str
-    """check, run, asv; static, of kernels that were compiled and not run; import, of another harness's files;
-    of comparisons compare, calibrate or bisect."""
+    """Command that wrote it.
+
+    check, run, asv; static, for kernels that were compiled and not run; import, for another harness's files;
+    for comparisons: compare, calibrate or bisect.
+    """
     kernels: tuple[str, ...]
-    """Every kernel of the suite, of head's in a comparison, in ladder order."""
+    """Every kernel of the suite (head's in a comparison), in ladder order."""
     settings: Mapping[str, str | int | float | bool | None]
     identity: Mapping[str, str] = field(default_factory=dict)
-    """Lasting properties of the card by its driver: VBIOS, power limit, ECC, persistence and the like."""
+    """Lasting properties of the card from its driver: VBIOS, power limit, ECC, persistence and the like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(DescribedJob):
-    """Everything known of one run of one suite at one commit on one device, apart from its rows."""
+    """All facts of one run of one suite at one commit on one device, apart from its rows."""
 
     source: Source
     headline: str
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
+    """The card's peaks by name: float32, float16 in GFLOP/s; memory in GB/s. Empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quad:
-    """Four slots in a row, two of base (A) and two of head (B), as they were measured."""
+    """Four slots in a row, two of base (A) and two of head (B), in the order measured."""
 
     order: Literal["ABBA", "BAAB"]
     times_ns: tuple[float, float, float, float]
-    """Per slot, in the order measured: device time of one launch, the mean over the slot's launches."""
+    """Device time of one launch for each slot in the order measured, the mean over the slot's launches."""
     cycles: tuple[float, float, float, float] | None = None
-    """Per slot: SM cycles of one launch, by the device's own counter."""
+    """SM cycles of one launch for each slot, by the device's own counter."""
     sm_clock_mhz: tuple[float, float, float, float] | None = None
-    """Per slot: cycles over the device's own time, flushes between the launches included."""
+    """SM clock of each slot: cycles over the device's own time, including flushes between launches."""
     canary_ns: float | None = None
-    """Time of a small fixed kernel measured before this quad; None where there was none before this one."""
+    """Time of a small constant kernel measured before this quad; None if there was none."""
     canary_cycles: float | None = None
     started_ns: int
-    """Host monotonic clock, to align with telemetry."""
+    """Moment on the host's monotonic clock, to align with telemetry."""
     ended_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedBlock:
-    """Every quad of one pair of kernels in one process, with what the card said meanwhile.
+    """All quads of one pair of kernels in one process, with the card's telemetry.
 
-    Of executables that are compared, of several processes: each slot is one of its own, which warms up as it
-    likes.
+    For executables it covers several processes: each slot is its own process, with its own warm-up.
     """
 
     quads: tuple[Quad, ...]
@@ -450,14 +469,14 @@ class PairedBlock:
     warmup_s: float | None
     settled: bool | None
     gpu_s: float
-    """Device time that the quads took, with lead-in, flushes and canaries, without the warm-up."""
+    """Device time of the quads, with lead-in, flushes and canaries, without the warm-up."""
     clock_noise: float | None = None
-    """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
+    """Relative standard deviation of a slot's clock caused by the resolution of the device's timer."""
     telemetry: Telemetry | None = None
     restored: bool = False
-    """True where arrays that kernels read and write were put back before each launch, as in Measurement."""
+    """True if arrays that kernels read and write were reset before each launch, as in Measurement."""
     in_turns: bool = False
-    """True where each side had a process of its own, and the two took turns slot by slot."""
+    """True if each side had its own process, and the two alternated slot by slot."""
 
     def median_ns(self, arm: str) -> float:
         """Return the median time of the slots of one arm, A or B."""
@@ -481,16 +500,16 @@ FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improv
 
 
 def nothing_compared(statuses: Iterable[str]) -> bool:
-    """Return whether no case of a comparison is at both commits: then nothing could be fine."""
+    """Return whether no case exists at both commits. Then nothing can be fine."""
     return all(status in ("new", "missing") for status in statuses)
 
 
 RiskKind = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers"]
-"""Kinds of differences between builds that have been seen to cost time."""
+"""Kinds of differences between builds that are known to cost time."""
 DifferenceStatus = Literal["identical", "changed", "new", "missing", "failed", "not-built"]
-"""Outcomes of a build, head against base."""
+"""Results of a build, head against base."""
 TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
-"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+"""A comparison's test of itself: a kernel against itself, and against itself with a planted slowdown."""
 TWINS = (TWIN_SAME, TWIN_PLANTED)
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
@@ -534,7 +553,7 @@ class Cause:
     share: float
     """Share of head's extra cycles that it can explain, from 0 to 1."""
     message: str
-    """``bank conflicts of a shared-memory access rose from 0 to 31``."""
+    """Message, such as ``bank conflicts of a shared-memory access rose from 0 to 31``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,9 +594,9 @@ class Diagnosis:
 
     base_counters: Mapping[str, float] = field(default_factory=dict)
     head_counters: Mapping[str, float] = field(default_factory=dict)
-    """Counters of one launch, as harness.device.counters names them; medians of several launches."""
+    """Counters of one launch, named as in harness.device.counters; medians of several launches."""
     causes: tuple[Cause, ...] = ()
-    """The largest share first; empty where no cause stands out."""
+    """Causes, the largest share first; empty if no cause stands out."""
     problem: str = ""
     """Reason why there are no counters."""
     risks: tuple[Risk, ...] = ()
@@ -593,7 +612,7 @@ class Effect:
     effect: float
     low: float
     high: float
-    """The interval that holds the effect with the comparison's confidence."""
+    """Ends of the interval of the effect, at the comparison's confidence."""
     processes: int
     quads: int
     process_effects: tuple[float, ...] = ()
@@ -602,14 +621,14 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strays:
-    """Slots that took far longer than their arm's usual time."""
+    """Outliers: slots that took far longer than their side's usual time."""
 
     base: int
     head: int
     slots: int
-    """Number of slots of each arm, strays included."""
+    """Number of slots of each side, outliers included."""
     cost: float
-    """Average extra cost of head's over base's, as a share of the usual time."""
+    """Mean extra time of head over base by outliers, as a share of the usual time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -617,12 +636,12 @@ class Arm:
     """The measurements of one side of a comparison."""
 
     time_ns: float | None = None
-    """Median over every kept slot, of one launch."""
+    """Median over all kept slots, for one launch."""
     sm_clock_mhz: float | None = None
     alone_mhz: float | None = None
-    """Its SM clock when it ran by itself, back to back; None where it did not."""
+    """Its SM clock when it ran alone, back to back; None if it did not."""
     alone_w: float | None = None
-    """The power that it drew then."""
+    """Power when it ran alone."""
     source_sha256: str | None = None
     launch: Launch | None = None
     resources: Resources | None = None
@@ -630,10 +649,10 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome of one case of a comparison, in codes and numbers.
+    """The result of one case of a comparison, in codes and numbers.
 
-    `reason` is a stable code. `message` holds what neither they nor the figures tell, such as a compiler's
-    error; in older records the figures as well, in words. `output.sentences` makes words of it.
+    `reason` is a stable code. `message` adds what code and numbers lack, such as a compiler's error; in older
+    records it repeats the numbers in words. `report.words` turns a verdict into sentences.
     """
 
     case: str
@@ -645,43 +664,51 @@ class Verdict:
     message: str
     log: str = ""
     side: Literal["base", "head", ""] = ""
-    """Side at which a failed case failed; empty where it is unknown."""
+    """Side that failed in a failed case; empty if unknown."""
     outputs: Outputs | None = None
-    """Results that head's outputs were held to; None in older records, where nothing ran, and of programs and
-    files, whose outputs nobody sees."""
+    """Reference of head's outputs.
+
+    None in older records, if nothing ran, and for programs and files, whose outputs are unknown.
+    """
     time: Effect | None = None
     cycles: Effect | None = None
     energy: Effect | None = None
     strays: Strays | None = None
     smallest_visible: float | None = None
-    """The smallest slowdown that would be called a regression nine times in ten with this much noise, were
-    all looks had."""
+    """Smallest slowdown that would be called a regression with probability 0.9 at this noise, after all
+    looks."""
     noise_floor: float | None = None
-    """The same as the card's calibration found it for this case; None without one."""
+    """The same from the card's calibration of this case; None without one."""
     clock_exponent: float | None = None
-    """Exponent by which time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does
-    not matter; None where the clock did not move enough to tell."""
+    """Exponent by which time follows the SM clock.
+
+    1 if time is cycles over clock, 0 if the clock does not matter, None if the clock changed too little to
+    show it.
+    """
     power_capped: bool | None = None
-    """True where the driver lowered clocks for the power limit meanwhile; None where unknown."""
+    """True if the driver lowered clocks for the power limit meanwhile; None if unknown."""
     attribution: Attribution | None = None
     base: Arm | None = None
     head: Arm | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     order_p: float | None = None
-    """p-value that a slot's place within its quad, or the kernel before it, matters."""
+    """p-value of an effect of a slot's position in its quad, or of the kernel before it."""
     touched: Mapping[str, int] = field(default_factory=dict)
-    """Quads that something else than the kernels touched, by gate. They count."""
+    """Disturbed quads by gate. They still count."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Gates that this device gives no data for, with the reason."""
+    """Gates without data on this device, with the reason."""
     settings_changed: tuple[str, ...] = ()
-    """Settings of base's process that head's had otherwise, such as ``torch.get_num_threads: 8 → 1``, known
-    of sides that have a process each; and the arithmetic, where a rate tells that only one side uses TF32."""
+    """Settings that differ between base's process and head's, such as ``torch.get_num_threads: 8 → 1``.
+
+    They are known for sides with separate processes. A rate that shows that only one side uses TF32 is listed
+    too.
+    """
     diagnosis: Diagnosis | None = None
-    """The reason of a regression; None where nobody asked, and of other verdicts."""
+    """Explanation of a regression; None if not requested, and for other verdicts."""
     gpu_s: float = 0.0
     complete: bool = True
-    """False where the comparison was interrupted, or its budget spent, before the last planned look."""
+    """False if the comparison was interrupted, or its budget spent, before the last planned look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -690,11 +717,11 @@ class CaseBlock:
 
     case: str
     process: int
-    """The number of the comparison's process, from 1."""
+    """Number of the comparison's process, from 1."""
     confirming: bool = False
-    """True where it was measured to confirm or refute the verdict of earlier processes."""
+    """True if it was measured to confirm or refute the verdict of earlier processes."""
     retried: bool = False
-    """In records up to schema 2: the gates threw the block out, and the same process measured another."""
+    """Only in records up to schema 2: gates discarded the block, and the same process measured another."""
     block: PairedBlock
     touched: Mapping[str, int] = field(default_factory=dict)
     """Quads that a gate caught, by gate."""
@@ -702,11 +729,11 @@ class CaseBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(DescribedJob):
-    """Everything known of one comparison of two commits of a suite on one device, apart from its verdicts."""
+    """All facts of one comparison of two commits of a suite on one device, apart from its verdicts."""
 
     base: Source
     head: Source
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
-    """Compilers by side, where one source was compiled by two; else empty."""
+    """Compilers by side, if one source was compiled by two; else empty."""
     calibrated_at: str | None = None
-    """When the card's own noise was last measured; None for one that is judged by an assumption."""
+    """Time of the card's last calibration; None if the noise is an assumption."""

@@ -1,5 +1,6 @@
-"""Results as people see them: words/ of verdicts, the terminal/, a pull_request/, the published site/.
-Nothing here concludes anything from figures.
+"""Presents results: words/ for verdicts, the terminal/, a pull_request/, the published site/.
+
+It draws no conclusions from measurements.
 """
 
 import sys
@@ -10,9 +11,9 @@ from harness.records.line_writer import report
 
 
 class _CallablePackage(ModuleType):
-    """A package that `harness.report(...)` may call.
+    """A package that can be called as `harness.report(...)`.
 
-    Importing harness.report puts this package in the place of the function of that name in harness.
+    Importing harness.report replaces the function of that name in harness by this package.
     """
 
     def __call__(self, *given: Any, **named: Any) -> None:

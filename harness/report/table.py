@@ -1,6 +1,6 @@
-"""A table before it has a look: columns of texts, which a terminal, plain text, Markdown and HTML show alike.
+"""A table without a look: columns of texts that a terminal, plain text, Markdown and HTML can show.
 
-Texts are raw. Each renderer makes them harmless: nobody's words become markup.
+Texts are raw. Each renderer escapes them, so that no text becomes markup.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from harness.report.templates import Markup, html_environment, inline
 from harness.system.texts import harmless
 
 _LEAST = 12
-"""Characters that are left of a text that is cut, at the least."""
+"""Fewest characters that remain of a shortened text."""
 SHADES = tuple(f"l{level}" for level in range(7))
-"""Marks of cells with the colours of a heat map, from the slowest to the fastest."""
+"""Marks of cells for the colours of a heat map, from the slowest to the fastest."""
 _COLOURED = {*SHADES, "none"}
 
 
 class Cell(NamedTuple):
-    """A text with a word on what it is: a verdict's status, ``code``, best, tied, a shade."""
+    """A text with a mark for its meaning: a verdict's status, ``code``, best, tied, a shade."""
 
     text: str
     mark: str = ""
     hint: str = ""
-    """Text that a page adds to a coloured cell that holds only a sign."""
+    """Text that a page adds to a coloured cell with only a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Column:
     name: str
     cells: Sequence[str | Cell]
     text: bool = field(default=False, kw_only=True)
-    """True where the column holds words: aligned left, and folded where room is short. Numbers never fold."""
+    """True for words: aligned left, and wrapped if room is short. Numbers never wrap."""
     whole: bool = field(default=False, kw_only=True)
     over: str = field(default="", kw_only=True)
-    """Heading above the name, on a line of its own."""
+    """Heading above the name, on its own line."""
     heads: bool = field(default=False, kw_only=True)
-    """True where the column names the rows."""
+    """True if the column names the rows."""
     spans: bool = field(default=False, kw_only=True)
-    """True where a text also holds for the empty cells below it."""
+    """True if a text also applies to the empty cells below it."""
     spare: int = field(default=0, kw_only=True)
     """Order in which columns of a table that is too wide are dropped, highest first; 0 is never dropped."""
 
@@ -54,7 +54,7 @@ class Column:
         return [cell.text if isinstance(cell, Cell) else cell for cell in self.cells]
 
     def rows_spanned(self) -> list[int]:
-        """Return the number of rows that each row's cell spans; 0 where a cell above spans the row."""
+        """Return the number of rows that each row's cell spans; 0 if a cell above spans the row."""
         if not self.spans:
             return [1] * len(self.cells)
         starts = [at for at, text in enumerate(self.texts) if text]
@@ -72,27 +72,29 @@ class Sheet:
     title: str = ""
     caption: str = ""
     kind: str = ""
-    """A word for what it shows, by which a page styles it."""
+    """Kind of content, for a page's style."""
     marks: Sequence[str] = ()
     """The mark of each row: best, tied or nothing."""
     cut: bool = False
-    """True where the last column is cut to the width of the line, so that each row is one line."""
+    """True if the last column is shortened to the line width, so that each row is one line."""
     dense: bool = False
-    """True where columns touch, because their texts have room around them."""
+    """True if columns touch, because their texts include spaces."""
 
     @property
     def gap(self) -> int:
-        """Spaces between two columns."""
+        """Return the spaces between two columns."""
         return 0 if self.dense else 2
 
     @property
     def shown(self) -> list[Column]:
-        """The columns that have something to say; of a table without rows those of words."""
+        """Return the columns with content; in a table without rows, those of words."""
         rows = bool(self.columns and self.columns[0].cells)
         return [column for column in self.columns if (any(column.texts) if rows else column.text)]
 
     def fitting(self, width: int) -> Sheet:
-        """The sheet with as many columns as fit into so many characters: what can be spared goes first."""
+        """Return the sheet without the columns that do not fit into `width`; the most dispensable
+        go first.
+        """
         sheet = replace(self, columns=self.shown)
         while sheet.width > width and (most := max(column.spare for column in sheet.columns)):
             sheet = replace(sheet, columns=[column for column in sheet.columns if column.spare < most])
@@ -104,8 +106,8 @@ class Sheet:
         return replace(sheet, columns=[*others, replace(last, cells=texts)])
 
     def parts(self, width: int) -> Iterator[Sheet]:
-        """Sheets no wider than so many characters, where that can be: each has the columns that name the
-        rows, and as many of the others as fit.
+        """Yield sheets of at most `width` characters if possible: each has the naming columns, and as many
+        others as fit.
         """
         naming = [column for column in self.columns if column.heads]
         others = [column for column in self.columns if not column.heads]
@@ -118,11 +120,11 @@ class Sheet:
 
     @property
     def width(self) -> int:
-        """Characters of a line where nothing is folded."""
+        """Return the characters of a line without wrapping."""
         return sum(column.width + self.gap for column in self.shown) - self.gap
 
     def lines(self, width: int) -> list[str]:
-        """Plain text: the headings, then a line a row."""
+        """Return plain text: the headings, then a line for each row."""
         columns = [
             [
                 f"{harmless(text):{'<' if column.text else '>'}{column.width}}"
@@ -159,7 +161,7 @@ class Sheet:
             yield Markup(_html().row(mark, [cell for cell in cells if cell.rows]))
 
     def html(self) -> Markup:
-        """Return the table in a region of its own, so that a narrow screen moves it and not the page."""
+        """Return the table in its own region, so that a narrow screen scrolls the table and not the page."""
         return Markup(_html().scrolled(self.title, self.kind, self.html_head(), self.html_rows()))
 
 
@@ -168,12 +170,12 @@ _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
 
 class HtmlCell(NamedTuple):
-    """A cell of a page's table; its text is not escaped yet."""
+    """A cell of a page's table, with unescaped text."""
 
     column: Column
     text: str
     rows: int
-    """Number of rows that the cell spans; 0 where a cell above spans this row."""
+    """Number of rows that the cell spans; 0 if a cell above spans this row."""
     tag: str
     shade: str
     hint: str
@@ -199,9 +201,9 @@ CLOSING = Markup("</main></body></html>")
 
 
 def opening(title: str, style: str) -> Markup:
-    """Return a page up to the first of what it shows. Its policy allows its own style and nothing else.
+    """Return the head of a page. Its policy allows its own style and nothing else.
 
-    `style` comes behind what all pages have: light and dark, wide and narrow, text at 4.5 : 1 and more.
+    `style` follows the common style: light and dark, wide and narrow, contrast of at least 4.5 : 1.
     """
     style = (_FOLDER / "page.css").read_text(encoding="utf-8") + style
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

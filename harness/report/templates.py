@@ -1,8 +1,8 @@
-"""Jinja2 environments, and the functions that make anybody's text harmless in HTML and in Markdown.
+"""Jinja2 environments, and functions that escape any text for HTML and Markdown.
 
-A template lies beside the code that renders it and is named after what it makes: ``comment.md.j2``. It holds
-our own words. Every value in it is escaped unless it is Markup already, which only these functions and the
-macros of templates make: the filter `safe` of Jinja2 does not exist here.
+A template lies beside the code that renders it, and is named after its result: ``comment.md.j2``. It contains
+our own text. Every value is escaped unless it is Markup, which only these functions and the macros of
+templates make. Jinja2's filter `safe` is removed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _MARKDOWN = "\\`*_|<["
 
 
 def safe(value: object) -> Markup:
-    """Return anybody's text for HTML, as text and nothing else. Attributes stand in double quotes here."""
+    """Return any text for HTML without markup. Attributes need double quotes."""
     return value if isinstance(value, Markup) else Markup(_escaped(harmless(str(value))))  # noqa: S704
 
 
 def inline(value: object) -> Markup:
-    """Return anybody's text for a line of Markdown, as text and nothing else."""
+    """Return any text for a line of Markdown without markup."""
     if isinstance(value, Markup):
         return value
     return Markup("".join(f"\\{each}" if each in _MARKDOWN else each for each in str(value)))  # noqa: S704
 
 
 def code(text: str) -> Markup:
-    """Return anybody's text on one line of HTML, as code, where GitHub and Markdown act on nothing."""
+    """Return any text as code on one line of HTML, where GitHub and Markdown interpret nothing."""
     return Markup(f"<code>{safe(' '.join(text.split()))}</code>")  # noqa: S704
 
 
 def pre(text: str) -> Markup:
-    """Return anybody's lines as one block of HTML. Blank lines are left out: they end a block of Markdown."""
+    """Return lines as one block of HTML. Blank lines are left out, because they end a block of Markdown."""
     lines = [line for line in plain_log(text).split("\n") if line.strip()]
     return Markup(f"<pre>{_escaped(chr(10).join(lines))}</pre>")  # noqa: S704
 
@@ -57,15 +57,15 @@ def _escaped(text: str) -> str:
 
 @cache
 def html_environment(folder: Path) -> Environment:
-    """Return the templates of a folder, in which every value becomes text of HTML."""
+    """Return the templates of a folder, with every value escaped for HTML."""
     return _environment(folder, safe)
 
 
 @cache
 def markdown_environment(folder: Path) -> Environment:
-    """Return the templates of a folder, in which every value becomes text of a line of Markdown.
+    """Return the templates of a folder, with every value escaped for a line of Markdown.
 
-    Markdown that is made of raw HTML, as a comment on a pull request is, takes `html_environment`.
+    Markdown made of raw HTML, such as a comment on a pull request, needs `html_environment`.
     """
     return _environment(folder, inline)
 
@@ -79,7 +79,7 @@ def _environment(folder: Path, escape: Callable[[object], Markup]) -> Environmen
 
     made = Environment(
         auto_reload=False,
-        autoescape=True,  # so that macros give Markup; `escape` comes first and leaves it nothing to do
+        autoescape=True,  # so that macros return Markup; `escape` runs first
         finalize=escape,
         keep_trailing_newline=True,
         loader=FileSystemLoader(folder),
@@ -87,7 +87,8 @@ def _environment(folder: Path, escape: Callable[[object], Markup]) -> Environmen
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    # Filters of Jinja2 that join texts escape by its own rules, which leave characters that turn lines.
+    # Jinja2's filters that join texts escape by its own rules, which keep characters that change the text
+    # direction.
     kept = {name: made.filters[name] for name in ("batch", "length", "list", "map", "selectattr", "sum")}
     made.filters = {**kept, "code": code, "join": join, "pre": pre}
     return made

@@ -1,3 +1,4 @@
-"""Jobs on a device, seen from the process that asks: a run, a comparison, a calibration, a doctor's visit.
-The timing itself is in measure/, in another process.
+"""Jobs on a device, in the process that requests them: a run, a comparison, a calibration, a diagnosis.
+
+The timing itself is in measure/, in a worker process.
 """

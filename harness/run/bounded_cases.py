@@ -1,4 +1,4 @@
-"""Measured cases beside the shortest time that arithmetic allows on the same card."""
+"""Compares measured cases with their lower time bounds on the same card."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from harness.suite.planning import plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedCase:
-    """A case that was measured on a card where its bound is known."""
+    """A case that was measured on a card with a known bound."""
 
     case: str
     card: str
     time_ns: float
-    """The median of its slots."""
+    """Median of its slots."""
     bound_ns: float
     by: By
 
     @property
     def reached(self) -> float:
-        """The bound's share of the time: 1 is as fast as could be, and above it the bound is wrong."""
+        """Return the bound's share of the time. 1 is as fast as possible; above 1 the bound is wrong."""
         return self.bound_ns / self.time_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The measurements of one device at one commit; of a comparison, those of its base."""
+    """The measurements of one device at one commit. For a comparison, those of its base."""
 
     source: Source
     device: DeviceInfo
@@ -53,8 +53,10 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """Read the record of a run or of a comparison. Raises StoreError, also for what ran on no CUDA card, or
-    without a case that was measured.
+    """Read the record of a run or of a comparison.
+
+    Raises StoreError for an unreadable record, for other devices than CUDA cards, and if no case was
+    measured.
     """
     try:
         run = read_run(path)
@@ -86,7 +88,7 @@ def _of_comparison(stored: ComparisonResult) -> Record:
     slots: dict[str, list[float]] = defaultdict(list)
     for each in stored.blocks:
         case = CaseId.parse(each.case)
-        if case.size is None or case.planted:  # the harness's own: base against itself
+        if case.size is None or case.planted:  # a twin: base against itself
             continue
         for quad in each.block.quads:
             slots[each.case] += of_arm(quad.order, quad.times_ns, "A")
@@ -100,7 +102,7 @@ def _of_comparison(stored: ComparisonResult) -> Record:
 
 
 def card_of(record: Record) -> CardModel:
-    """Return the model of the record's card from the card file, so that the file itself is tested.
+    """Return the model of the record's card from the card file, which also tests the file.
 
     A card that is not in the file is described by its own driver.
     """
@@ -121,12 +123,14 @@ def card_of(record: Record) -> CardModel:
 
 
 def suite_of(record: Record, root: Path) -> LoadedSuite:
-    """The suite whose files were measured: the working tree's where it has them still, else the commit's.
-    Raises UsageError where it is neither, SuiteError, GitError.
+    """Return the suite that was measured: from the working tree if its files are the same, else from the
+    commit.
+
+    Raises UsageError if neither has these files, SuiteError, GitError.
     """
     source = record.source
     folder = root / source.path
-    with suppress(SuiteError):  # it may be broken by now
+    with suppress(SuiteError):  # It may be broken now.
         loaded = load(folder)
         if loaded.source.tree_sha256 == source.tree_sha256:
             return loaded
@@ -141,7 +145,7 @@ def suite_of(record: Record, root: Path) -> LoadedSuite:
 def bounded_cases(
     record: Record, root: Path, timeout_s: float, tell: Callable[[str], object]
 ) -> tuple[list[BoundedCase], list[str]]:
-    """Return every case of a record that has a bound, and why the others have none, a sentence each."""
+    """Return every case of a record that has a bound, and a sentence for each case that has none."""
     loaded, card = suite_of(record, root), card_of(record)
     planned = plan(loaded.suite, [*record.times_ns])
     result = build_only(loaded, planned, [record.device.arch], timeout_s, instructions=True, tell=tell)

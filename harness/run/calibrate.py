@@ -1,4 +1,4 @@
-"""Measuring a device's noise: every case against itself, and against itself with slowdowns planted."""
+"""Measures a device's noise: every case against itself, and against itself with planted slowdowns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.run.pair_session import CaseEntry, against_itself
 from harness.suite.planning import PlannedCase
 
 MOST_EFFECTS = 256
-"""Number of effects that are kept of each case, the newest: a file must not grow for ever."""
+"""Most effects kept for each case, the newest, so that the file does not grow forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Planting:
 class CalibrationResult:
     device: DeviceInfo
     calibration: Calibration
-    """Everything known of the device now, earlier calibrations included."""
+    """Everything known about the device, including earlier calibrations."""
     same: tuple[Verdict, ...]
-    """This time's verdicts of code against itself."""
+    """This calibration's verdicts of code against itself."""
     planted: tuple[Planting, ...]
     left_out: tuple[str, ...]
     path: Path | None
@@ -56,10 +56,10 @@ class CalibrationResult:
 def calibrate(
     comparing: Comparing, plan: Sequence[PlannedCase], settings: CalibrateSettings
 ) -> CalibrationResult:
-    """Measure the noise of these cases on an open device, and add it to what is known of the device.
+    """Measure the noise of these cases on an open device, and add it to the device's calibration.
 
-    The file is written after each trial, so an interrupt keeps those that are finished. Raises StoreError
-    where it cannot be written.
+    The file is written after each trial, so an interrupt keeps finished trials. Raises StoreError if it
+    cannot be written.
     """
     fit, left_out = comparing.divide(plan)
     work = _Work(comparing, fit, settings)
@@ -88,7 +88,7 @@ class _Work:
         self.planted: list[Planting] = []
         self.path: Path | None = None
         self._digests: dict[str, dict[str, str]] = {}
-        """Digests of each case's outputs, from when they were verified in full in the first trial."""
+        """Digests of each case's outputs, which were verified in full in the first trial."""
 
     def measure(self) -> None:
         for _ in range(self.settings.trials):
@@ -110,7 +110,7 @@ class _Work:
             raise KeyboardInterrupt
 
     def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
-        """Return every case with every slowdown, and the steps that it takes."""
+        """Return every case with every slowdown, and the number of steps for it."""
         wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
         pairs = [against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
         steps = self.comparing.find_steps(pairs, [level for _, level in wanted])
@@ -132,15 +132,17 @@ class _Work:
             raise KeyboardInterrupt
 
     def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> CaseEntry:
-        """A case whose outputs are verified in full once in a calibration: what is planted leaves them alone.
-        Where they are others after all, they are verified again.
+        """Return a case whose outputs are verified in full once in a calibration, because planting does not
+        change them.
+
+        Different outputs are verified again.
         """
         entry = self.comparing.entry(pair, planned.case)
         entry.digests = dict(self._digests.get(planned.case.id, {}))
         return entry
 
     def _keep(self, change: Callable[[Calibration], Calibration]) -> None:
-        """Add to what is on disk now, and judge by it from here on."""
+        """Apply a change to the calibration on disk, and judge by the result from here on."""
         comparing = self.comparing
         folder = comparing.folder if comparing.settings.save else None
         now, self.path = keep(folder, comparing.calibration or blank(comparing.device), change)
@@ -148,7 +150,7 @@ class _Work:
 
 
 def blank(device: DeviceInfo) -> Calibration:
-    """Return the calibration of a device of which nothing was measured."""
+    """Return an empty calibration of a device."""
     return Calibration(
         measured_at="", harness_version=harness.__version__, uuid=device.uuid, driver=device.driver
     )
@@ -157,7 +159,7 @@ def blank(device: DeviceInfo) -> Calibration:
 def keep(
     folder: Path | None, known: Calibration, change: Callable[[Calibration], Calibration]
 ) -> tuple[Calibration, Path | None]:
-    """Add to the calibration on disk, or to `known` where there is none; returns it, and its file.
+    """Apply a change to the calibration on disk, or to `known` without one; return it and its file.
 
     Raises StoreError.
     """
@@ -170,7 +172,7 @@ def keep(
 
 
 def with_same(known: Calibration, trials: Sequence[CaseTrial], verdicts: Sequence[Verdict]) -> Calibration:
-    """Add trials of cases against themselves, with their verdicts in the same order."""
+    """Return the calibration with trials of cases against themselves added. Verdicts have the same order."""
     cases, apart = dict(known.cases), dict(known.apart)
     for trial, verdict in zip(trials, verdicts, strict=True):
         if verdict.status in JUDGED and not trial.unfinished:

@@ -1,4 +1,4 @@
-"""Two commits of a suite compared on one device, in fresh processes, judged at planned looks."""
+"""Compares two commits of a suite on one device, in fresh processes, and judges them at planned looks."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 WARM_S = 0.01
-"""Warm-up of a pair on a card that another pair has just warmed."""
+"""Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
 PROCESSES_AHEAD = 2
-"""Number of processes that open the device together: few cases are judged by one."""
+"""Number of processes that open the device at once. Few cases are decided by a single process."""
 
 
 class Comparing(PairSession):
@@ -76,10 +76,10 @@ class Comparing(PairSession):
         self._processes = 0
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
-        """Levels of all blocks so far, in every comparison of the session."""
+        """Levels of all blocks so far, from every comparison of the session."""
         self.wanted = PROCESSES_AHEAD
         self.unplanted: list[str] = []
-        """Sentences that say why slowdowns could not be planted."""
+        """Sentences on slowdowns that could not be planted."""
         self._journal: ComparisonJournal
         self._changes: ProblemChanges | None = None
 
@@ -96,34 +96,34 @@ class Comparing(PairSession):
         return self
 
     def judge_by(self, calibration: Calibration | None) -> None:
-        """Take the device's noise from this calibration, in what is begun from now on."""
+        """Use this calibration's noise for all following comparisons."""
         self.calibration = calibration
         self._noise = noise_of_card(calibration, self.device)
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the device's records; None where none are kept."""
+        """Return the folder of the device's records; None if no records are kept."""
         results = self.settings.results
         return results and results / machine_name(self.device)
 
     def run(self, base: Sequence[PlannedCase], head: Sequence[PlannedCase]) -> ComparisonResult:
         """Compare the planned cases of both commits.
 
-        A case that fails, crashes or hangs costs its own verdict only. Raises StoreError where no record can
-        be begun. An interrupt ends the comparison early: what is finished is stored, judged and returned.
+        A case that fails, crashes or hangs loses only its own verdict. Raises StoreError if no record can be
+        begun. An interrupt ends the comparison early: finished cases are stored, judged and returned.
         """
         fit, left_out = self.divide(head)
         both, alone = match(self.divide(base)[0], fit)
         if any(self.is_elsewhere(each.kernel) for each in fit):
             self._check_environments()
-        # A case that head has, only not for this device, has not vanished.
+        # A case that head has for other devices only has not disappeared.
         of_head = {planned.case.id for planned in head}
         alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in of_head]
         entries = [self.entry(pair, case) for pair, case in both]
         return self.compare(entries, alone, left_out)
 
     def _check_environments(self) -> None:
-        """Raise UsageError where a worker could not even start in one of them."""
+        """Raise UsageError if a worker cannot start in one of the environments."""
         for each in self.settings.toolchains.values():
             if each.python and each.missing:
                 raise UsageError(
@@ -132,7 +132,9 @@ class Comparing(PairSession):
                 )
 
     def _explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict of a case of one commit: failed, where the other's suite cannot be loaded."""
+        """Return the verdict of a case of one commit: failed, if the other commit's suite cannot
+        be loaded.
+        """
         side: Side = "base" if verdict.status == "new" else "head"
         problem = (self.base if side == "base" else self.head).problem
         if problem is None:
@@ -140,7 +142,7 @@ class Comparing(PairSession):
         return failed_by(verdict, msgspec.structs.replace(failure(problem), side=side))
 
     def _with_what_is_missing(self, verdict: Verdict) -> Verdict:
-        """Return a failed verdict that says which files its commit lacks."""
+        """Return a failed verdict with the files that its commit lacks."""
         if verdict.status != "failed" or not verdict.side:
             return verdict
         side = self.base if verdict.side == "base" else self.head
@@ -155,7 +157,7 @@ class Comparing(PairSession):
         return CaseEntry(pair, CaseTrial(pair.id, case, self.policy, noise), in_turns=in_turns)
 
     def inspect(self, entries: Sequence[CaseEntry]) -> None:
-        """Build both sides of these entries ahead of comparing them: what was built, they then know."""
+        """Build both sides of these entries before comparing them, and store the facts in the entries."""
         self._changes = inspect(self, entries)
 
     def compare(
@@ -210,7 +212,7 @@ class Comparing(PairSession):
         )
 
     def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
-        """The verdicts of cases that one commit has; a new one must be right, by a changed base's problem
+        """Return verdicts of cases that one commit has. A new case must be right, by a changed base's problem
         too.
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
@@ -225,7 +227,9 @@ class Comparing(PairSession):
         return verdicts
 
     def _twins(self, entries: Sequence[CaseEntry]) -> list[CaseEntry]:
-        """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
+        """Return two twins, from the first case that allows them: a kernel against itself, and against itself
+        slowed by the tolerance.
+        """
         measured = [entry.trial.case for entry in entries if not entry.trial.settled and not entry.in_turns]
         for case in measured:
             (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
@@ -239,7 +243,7 @@ class Comparing(PairSession):
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
-        """Return the planted steps that slow each pair's head by its target; None where that fails."""
+        """Return the steps that slow each pair's head by its target; None if a search fails."""
         self.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):
@@ -254,7 +258,7 @@ class Comparing(PairSession):
         return found
 
     def _measure_all(self, entries: Sequence[CaseEntry]) -> None:
-        """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
+        """Measure undecided cases and cases to be confirmed, in as many processes as needed."""
         trials = [entry.trial for entry in entries]
         while wanting := [entry for entry in entries if not entry.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
@@ -266,14 +270,16 @@ class Comparing(PairSession):
         self.ahead.close()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
-        """Measure all of these in a fresh process, in random order; in another after a failure."""
+        """Measure all of these in a fresh process, in random order. After a failure, continue in another
+        process.
+        """
         self._processes += 1
         self.wanted = PROCESSES_AHEAD
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self.build_ahead([entry for entry in entries if entry.in_turns])
-        for in_turns in (True, False):  # the processes that built functions are there already
+        for in_turns in (True, False):  # The processes that built Python functions are already running.
             for entry in shuffled:
                 if entry.in_turns == in_turns and not entry.trial.settled:
                     self.observer.started(entry.pair.id)
@@ -287,7 +293,7 @@ class Comparing(PairSession):
             pair=entry.pair,
             seed=self.settings.seed,
             order_seed=self._rng.getrandbits(32),
-            settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
+            settings=dataclasses.replace(  # The block ends when more quads would not change the verdict.
                 self.pair,
                 warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
                 standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
@@ -309,7 +315,7 @@ class Comparing(PairSession):
         entry.take(reply.sides)
         trial.outputs = reply.sides["head"].outputs or trial.outputs
         trial.settings_changed = _arithmetic(self.peaks, reply)
-        if not self.settings.toolchains:  # two environments differ in most
+        if not self.settings.toolchains:  # Two environments differ in most settings.
             trial.settings_changed += differences(*(reply.sides[side].state for side in SIDES))
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
@@ -323,9 +329,9 @@ class Comparing(PairSession):
         trial.add(block, gated)
 
     def _run_alone(self, entries: Sequence[CaseEntry]) -> None:
-        """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
+        """Run each side of a confirmed case alone: within quads, the side that draws more power slows both.
 
-        A card that is not at its power limit slows nobody. Verdicts stand without it.
+        Only a card at its power limit does this. The verdicts do not depend on it.
         """
         found = [entry for entry in entries if entry.trial.confirmed and not entry.trial.ended]
         found = [entry for entry in found if entry.trial.power_capped is not False and not entry.in_turns]
@@ -349,7 +355,7 @@ class Comparing(PairSession):
         self.leave()
 
     def _explain(self, entries: Sequence[CaseEntry]) -> None:
-        """Read the hardware counters of regressions, now that nothing is timed any more."""
+        """Read the hardware counters of regressions, after all timing is done."""
         found = [each for each in entries if each.trial.confirmed and not each.trial.ended]
         found = [each for each in found if each.trial.verdict().status == "regression"]
         if not found or not self.settings.explain:
@@ -396,7 +402,7 @@ class Comparing(PairSession):
 
 
 def _arithmetic(peaks: Mapping[str, float], reply: protocol.CompareReply) -> tuple[str, ...]:
-    """Say that only one side must compute float32 in TF32, by its rate in FLOP/s; else nothing."""
+    """Return a sentence if exactly one side computes float32 in TF32, by its rate in FLOP/s; else nothing."""
     units, fastest = [], 0.0
     for side, arm in zip(SIDES, "AB", strict=True):
         facts, time_ns = reply.sides[side], reply.block.median_ns(arm)
@@ -413,7 +419,7 @@ _TF32 = "TF32"
 
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
+    """Return the verdicts, all of them invalid if a twin shows that the comparison is untrustworthy."""
     wrong = (wrong_twin(twin.case, twin.status, complete=twin.complete) for twin in twins)
     if not (reason := next(filter(None, wrong), "")):
         return list(verdicts)

@@ -17,22 +17,22 @@ from harness.records.types import DeviceInfo, L2Policy, fields_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """The settings that comparisons of kernels and of executables share."""
+    """Settings that comparisons of kernels and of executables share."""
 
     device: str | None = None
     margin: float | None = None
     tolerance: float | None = None
-    """Limits as shares; without one the device's usual limit is taken."""
+    """Limits as shares; None for the device's default limit."""
     confidence: float = 0.999
     timeout_s: float = 120.0
-    """Timeout of one case in one process; of executables, of one process."""
+    """Timeout of one case in one process, in seconds; for executables, of one process."""
     busy: Busy = "wait"
     """Behaviour while another process measures on the device."""
     budget_s: float | None = None
-    """Device time after which no process is begun; of executables, time of processes."""
+    """Device time in seconds after which no process is begun; for executables, their run time."""
     seed: int = 1
     results: Path | None = None
-    """Folder of all records, where calibrations are looked for; None has none."""
+    """Folder of all records, with calibrations; None for none."""
     save: bool = True
 
 
@@ -41,27 +41,28 @@ class CompareSettings(JudgeSettings):
     command: str = "compare"
     l2: L2Policy | None = None
     pair: PairSettings | None = None
-    """Number of quads and length of a block; None takes the device's usual values."""
+    """Number of quads and length of a block; None for the device's defaults."""
     solo_s: float = 1.0
-    """Time that each side of a flagged case runs alone, to measure its power; 0 skips this."""
+    """Time in seconds that each side of a flagged case runs alone, to measure its power; 0 skips this."""
     explain: bool = False
-    """True reads hardware counters of both sides of a regression, to tell its cause."""
+    """True to read hardware counters of both sides of a regression, which show its cause."""
     twins: bool | None = None
-    """True measures twins. None does in CI, unless on a CPU, whose noise would hide the planted one."""
+    """True to measure twins. None: in CI only, and not on a CPU, whose noise would hide the
+    planted slowdown."""
     measure_identical: bool = False
-    """True measures kernels with the same compiled code too, to learn of the noise."""
+    """True to measure kernels with identical compiled code too, to estimate the noise."""
     toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
-    """Compilers by side, where both are of one source; empty for the compiler that is found."""
+    """Compilers by side, if both sides have the same source; empty for the default compiler."""
 
 
 def policy_for(device: DeviceInfo, settings: JudgeSettings) -> Policy:
-    """Return the limits asked for, or else usual for the device. Raises UsageError for senseless ones."""
+    """Return the requested limits, or the device's defaults. Raises UsageError for contradictory limits."""
     usual = USUAL_LIMITS[device.kind]
     return policy_of(usual, settings.margin, settings.tolerance, confidence=settings.confidence)
 
 
 def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str | float | None]:
-    """Return the settings that the record of any comparison holds."""
+    """Return the settings for the record of a comparison."""
     return {
         **fields_of(settings, "seed", "timeout_s", "budget_s"),
         **fields_of(policy, "margin", "tolerance", "confidence"),
@@ -70,7 +71,7 @@ def recorded_settings(settings: JudgeSettings, policy: Policy) -> dict[str, str 
 
 
 def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
-    """Return enough quads to bring their error well below the margin; fewer where launches are long."""
+    """Return settings with enough quads for an error well below the margin; fewer for long launches."""
     few = device.kind == "cpu"
     return PairSettings(
         min_quads=10 if few else 6,

@@ -1,4 +1,4 @@
-"""A device held for as long as a session measures on it, and the worker process that is asked."""
+"""Holds a device for a session, and starts the worker processes that measure on it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 P = TypeVar("P")
-"""A process, or several, that a request is for."""
+"""A process, or several, that answer a request."""
 
 _DOING = {
     "start": "starting",
@@ -69,11 +69,11 @@ _DOING = {
 
 
 Pending = Callable[[Callable[[Progress], object]], R | Failed]
-"""Function that waits for the answer to a request and reports the progress meanwhile."""
+"""Function that waits for the answer to a request, and reports progress in the meantime."""
 
 
 Answered = Callable[[Query, float], object]
-"""Returns the reply to a question of a worker process; the second argument is the deadline, a moment of
+"""Answers a question of a worker process. The second argument is the deadline, a moment of
 time.monotonic()."""
 
 
@@ -92,16 +92,19 @@ class WorkerProcess(Process):
         *,
         fresh: bool = False,
     ) -> None:
-        """Start the process. `python` is an interpreter in whose environment it runs, with this harness and
-        the packages there; `before` are the words of a program that starts it; `answered` returns the reply
-        to each question that it asks. A `fresh` process is started by Python.
+        """Start the process.
+
+        `python` is an interpreter whose environment the process uses; it must have this harness and the
+        packages. `before` are the words of a program that starts it. `answered` answers each question of the
+        process. A `fresh` process is started by Python instead of a fork.
         """
         self._scratch, self._answered = scratch, answered
-        # The worker is in a folder of its own, where it would look for relative paths.
+        # The worker gets its own folder, because it would resolve relative paths there.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        # The driver's defaults. A host that waits for each launch has its time in every figure, and streams
-        # that share a connection to the card wait for one another: none would be found to work out of turn.
+        # Use the driver's defaults. If the host waited for each launch, its time would be in every result. If
+        # streams shared a connection to the card, they would wait for each other, and work on a wrong stream
+        # would go unnoticed.
         defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
         env = {**defaults, **paths, **env}
         super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
@@ -117,9 +120,9 @@ class WorkerProcess(Process):
         peaks: Mapping[str, float] = {},
         compilers: Mapping[str, str] = {},
     ) -> Callable[[], OpenReply]:
-        """Ask the worker to open a device, and suites if given. Return a function that waits for its answer.
+        """Ask the worker to open a device, and suites if given. Return a function that waits for the answer.
 
-        It does not load the suites that it is `told`. Both raise UsageError, DeviceError and WorkerError.
+        It does not load the suites in `told`. Both functions raise UsageError, DeviceError and WorkerError.
         """
         request = Open(
             device=device,
@@ -130,7 +133,7 @@ class WorkerProcess(Process):
             work_tree=str(work_tree) if work_tree else None,
             peaks=peaks,
             compilers=compilers,
-            # Another user's suites are strangers' code, which must not leave one another references.
+            # Another user's suites are untrusted code, which must not pass references to each other.
             arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
         )
         pending = self.begin(request, OPEN_TIMEOUT_S)
@@ -150,13 +153,13 @@ class WorkerProcess(Process):
         timeout_s: float,
         heard: Callable[[Progress], object] = lambda _progress: None,
     ) -> R | Failed:
-        """The answer to a request. Raises WorkerError where the process dies or does not answer in time, and
-        ends it then.
+        """Return the answer to a request. Raises WorkerError if the process dies or times out,
+        and ends it.
         """
         return self.begin(request, timeout_s)(heard)
 
     def begin(self, request: Request[R], timeout_s: float) -> Pending[R]:
-        """Send a request; what is returned waits for its answer. Both raise what `ask` does."""
+        """Send a request and return a function that waits for its answer. Both raise the errors of `ask`."""
         last = Progress("start" if isinstance(request, Open) else "build")
         deadline = time.monotonic() + timeout_s
 
@@ -169,7 +172,8 @@ class WorkerProcess(Process):
             try:
                 return self.answer(request, deadline, hear, self._answered)
             except LostError as lost:
-                # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
+                # Not a variable of this frame: a traceback holds the frame, and the cycle would keep suites
+                # alive.
                 raise self._error(lost, last, timeout_s) from None
 
         try:
@@ -179,12 +183,12 @@ class WorkerProcess(Process):
         return answer
 
     def log(self) -> str:
-        """The end of what it has printed, and why Python had to start it, where there is a reason."""
+        """Return the end of the process's output, and why Python had to start it, if there is a reason."""
         why = f"Started by Python: {self.why_fresh}." if self.why_fresh else ""
         return "\n".join(filter(None, (super().log(), why)))
 
     def finish(self, timeout_s: float) -> None:
-        """Have the process end by itself. Raises WorkerError where it does not in time."""
+        """Let the process end by itself. Raises WorkerError if it does not in time."""
         try:
             super().finish(timeout_s)
         except LostError as lost:
@@ -207,14 +211,14 @@ class WorkerProcess(Process):
 
 OPEN_TIMEOUT_S = 60.0
 _FAULTS = (KernelError.reason, WorkerError.reason, TimedOutError.reason)
-"""Reasons of a failure by which a device may be lost."""
+"""Reasons of failures after which a device may be lost."""
 RECOVERY_S = 2.0
-"""Pause before a device that did not open is tried once more: a driver that has reset it needs a moment."""
+"""Pause in seconds before opening a failed device once more: the driver needs time after a reset."""
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """A worker that opens the device before its turn."""
+    """A worker that opens the device before it is needed."""
 
     worker: WorkerProcess
     opened: Callable[[], object] | None = None
@@ -227,7 +231,7 @@ class _Ahead:
             self.opened = None
 
     def is_open(self) -> bool:
-        """Wait until the device is open, and tell whether that went well."""
+        """Wait until the device is open, and return whether opening succeeded."""
         try:
             self.wait()
         except HarnessError:
@@ -236,11 +240,11 @@ class _Ahead:
 
 
 def most_ahead(device: DeviceInfo) -> int:
-    """Return how many processes, or pairs of them, may import, open the device and build before their turn.
+    """Return how many processes, or pairs, may import, open the device and build before they are needed.
 
-    They leave the host's processors and memory, and the card's, to those that measure.
+    The limit leaves processors and memory, of the host and of the card, to the measuring processes.
     """
-    if device.kind != "gpu":  # there what they import would disturb
+    if device.kind != "gpu":  # On a CPU, their imports would disturb the measurement.
         return 0
     # A framework takes a gigabyte in each process.
     free_bytes = int(psutil.virtual_memory().available)
@@ -250,24 +254,25 @@ def most_ahead(device: DeviceInfo) -> int:
 class DeviceObserver(Protocol):
     def opened(self, device: DeviceInfo) -> None: ...
     def waiting(self, sentence: str) -> None:
-        """Another process measures on the device, or nothing keeps others off it."""
+        """Another process measures on the device, or no lock keeps others away."""
 
     def stage(self, stage: str) -> None: ...
 
 
 class DeviceSession:
-    """A device, and the worker processes on it one after another; a context manager, whose start finds it.
+    """A device, and the worker processes on it, one after another. Entering the context manager finds the
+    device.
 
-    `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
-    found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
-    process measures on the device. A session that is not `timed` only verifies.
+    `suite` is a suite's folder, and `base` the folder of the suite to compare it with. The `builder` is the
+    process that found the device: it compiles, and ends before anything is timed. `busy` says what to do if
+    another process measures on the device. A session that is not `timed` only verifies.
 
-    Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device,
-    BusyError where it is busy and nobody wants to wait.
+    Raises UsageError for an invalid device or policy, DeviceError if there is no such device, BusyError if it
+    is busy and the session may not wait.
     """
 
     mark_s = 0.5
-    """Time between two full snapshots of the card, while a worker runs."""
+    """Time between two full snapshots of the card while a worker runs, in seconds."""
 
     def __init__(
         self,
@@ -287,22 +292,25 @@ class DeviceSession:
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree, self._timed = command, busy, work_tree, timed
         self._fresh = False
-        """True where each process is started by Python: where the host is the device, times depend on the
-        places of libraries in memory, which are the same in all forks."""
+        """True if each process is started by Python instead of a fork.
+
+        If the host is the device, times depend on the addresses of libraries, which are the same in all
+        forks.
+        """
         self._compilers: Mapping[str, str] = {}
         self._told: Mapping[SideName, SuiteData] = {}
         """The suites that workers do not load themselves."""
         self.peaks: Mapping[str, float] = {}
-        """The device's peak rates; empty until they are known."""
+        """The device's peak rates; empty until known."""
         self.lost: DeviceError | None = None
-        """Error of a device that does not open any more; nothing more is asked of it."""
+        """Error of a device that no longer opens. It gets no further requests."""
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
         self._ahead: deque[_Ahead] = deque()
-        """Workers that open the device before their turn."""
+        """Workers that open the device before they are needed."""
         self.wanted = 1
-        """Number of worker processes that the session will still start, as far as known."""
+        """Number of worker processes that the session still needs, as far as known."""
         self._most = 1
 
     def __enter__(self) -> Self:
@@ -333,11 +341,11 @@ class DeviceSession:
         self._stack.close()
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
-        """Have the device to ourselves, which another process may be measuring."""
+        """Wait until no other process measures on the device."""
         sentences: list[str] = []
 
         def wait(sentence: str) -> None:
-            self.builder.kill()  # its context on the device would disturb whoever measures there
+            self.builder.kill()  # its context on the device would disturb the other process
             self.observer.waiting(sentence)
             sentences.append(sentence)
 
@@ -348,9 +356,9 @@ class DeviceSession:
             self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
-        """Return the cases that the device can run, and why it cannot run the others, each reason once.
+        """Return the cases that the device can run, and the reasons for the others, each once.
 
-        That some are made for other backends goes without saying, unless all are.
+        Cases for other backends are left out silently, unless all are.
         """
         refusals = [(planned, self.refusal(planned)) for planned in plan]
         fit = [planned for planned, refused in refusals if refused is None]
@@ -360,13 +368,13 @@ class DeviceSession:
         )
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
-        """Return why the device cannot run the case, as far as its spec alone tells."""
+        """Return why the device cannot run the case, as far as its spec shows."""
         return unfit(planned, self.device)
 
     def start(self) -> None:
-        """Have a worker process that has opened the device, watched from before it starts.
+        """Start a worker process that has opened the device, with telemetry from before its start.
 
-        Raises what entering does, and WorkerError.
+        Raises the errors of entering the session, and WorkerError.
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
@@ -377,18 +385,20 @@ class DeviceSession:
             self._child = child
 
     def open_ahead(self) -> None:
-        """Have the next workers open the device, as many as are wanted and there is room for.
+        """Let the next workers open the device, as many as are needed and fit.
 
-        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        Call it only while nothing is timed: a process that opens the device disturbs the others.
         """
         while len(self._ahead) < min(self.wanted, self._most):
             worker = self._new_worker()
             self._ahead.append(_Ahead(worker, self._begin_open(worker)))
 
     def _next(self) -> WorkerProcess:
-        """Return a worker that has opened the device. None opens it afterwards, if anything is timed."""
+        """Return a worker that has opened the device. If anything is timed, no other worker opens it
+        afterwards.
+        """
         self.wanted = max(1, self.wanted)
-        if self._ahead and not self._ahead[0].is_open():  # as another has the card to itself, or its memory
+        if self._ahead and not self._ahead[0].is_open():  # since another worker has the card or its memory
             self._open_alone()
         if not self._ahead:
             self.open_ahead()
@@ -406,12 +416,12 @@ class DeviceSession:
         return first.worker
 
     def _open_alone(self) -> None:
-        """Give up opening the device ahead."""
+        """Stop opening the device ahead."""
         self._most = 1
         self.end_ahead()
 
     def keep_builder(self) -> None:
-        """Have the process that found the device answer the first requests. Only where nothing is timed."""
+        """Let the process that found the device answer the first requests. Only if nothing is timed."""
         self._ahead.appendleft(_Ahead(self.builder))
 
     @property
@@ -432,12 +442,12 @@ class DeviceSession:
         self.stage(f"{progress.stage} {progress.side}".strip())
 
     def stage(self, stage: str) -> None:
-        """Tell the observer what is about to be done, and charge the time to it."""
+        """Report the next stage to the observer, and charge time to it."""
         self.wall_time.enter(stage)
         self.observer.stage(stage)
 
     def _answered(self, opening: Callable[[], P], answer: Callable[[P], R | Failed]) -> R | Failed:
-        """Return the answer of processes that have opened the device, or why they gave none. In that case end
+        """Return the answer of processes that have opened the device, or their error. After an error, end
         them.
         """
         try:
@@ -445,7 +455,7 @@ class DeviceSession:
         except HarnessError as error:
             reply = failure(error)
         except BaseException:
-            self.leave()  # an interrupt: the answer is still to come, and nobody waits for it
+            self.leave()  # An interrupt: the answer is pending, and nobody waits for it.
             raise
         finally:
             self.wall_time.enter("judge")
@@ -456,7 +466,7 @@ class DeviceSession:
         return reply
 
     def _opened(self, opening: Callable[[], P]) -> P:
-        """Return processes that have opened the device. Raises DeviceError for a device that is lost."""
+        """Return processes that have opened the device. Raises DeviceError for a lost device."""
         if self.lost is not None:
             raise self.lost
         try:
@@ -466,9 +476,7 @@ class DeviceSession:
             return opening()
 
     def _recover(self, error: HarnessError) -> None:
-        """Give a device that did not open a moment. Raise DeviceError where it is lost: where it does not
-        open without a suite either.
-        """
+        """Wait, and open a failed device once more without a suite. Raises DeviceError if that fails too."""
         with self.wall_time.during("open"):
             time.sleep(RECOVERY_S)
             try:
@@ -481,16 +489,16 @@ class DeviceSession:
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """The card's snapshots since before the worker process was started."""
+        """Return the card's snapshots since before the worker process started."""
         return self._sampler.snapshots
 
     def description(self) -> dict[str, Any]:
-        """Return the fields of any record that tell where and when it was measured."""
+        """Return the fields that every record has: where and when it was measured."""
         identity = self.probe.identity()
         return {**begun(), "device": self.device, "toolchain": self.toolchain, "identity": identity}
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
-        """Return the telemetry between two moments; ask at once, while the worker is still there."""
+        """Return the telemetry between two moments. Call it at once, while the worker is still running."""
         return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._own_pids())
 
     def _own_pids(self) -> list[int]:
@@ -501,19 +509,21 @@ class DeviceSession:
         return [pid for each in self._ahead for pid in each.worker.pids()]
 
     def leave(self) -> None:
-        """End the worker process, if there is one: the next request gets another."""
+        """End the worker process, if there is one. The next request gets a new one."""
         self._child = None
         with self.wall_time.during("open"):
             self._worker.close()
 
     def end_opened(self) -> None:
-        """End every process that may have opened the device: it may be lost to all of them."""
+        """End every process that may have opened the device, because the device may be lost to
+        all of them.
+        """
         self.end_ahead()
 
     def end_ahead(self) -> None:
-        """End the workers that wait for their turn."""
+        """End the workers that are not yet needed."""
         for each in self._ahead:
-            each.worker.kill_soon()  # a driver takes its time to clear up
+            each.worker.kill_soon()  # drivers take time to clean up
         while self._ahead:
             self._ahead.popleft().worker.close()
 
@@ -526,7 +536,7 @@ class DeviceSession:
     def _begin_open(
         self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
     ) -> Callable[[], OpenReply]:
-        """Ask a process to open the device. Return a function that waits for the answer, or raises."""
+        """Ask a process to open the device. Return a function that waits for the answer and may raise."""
         try:
             return child.begin_open(
                 self._spec,
@@ -537,7 +547,7 @@ class DeviceSession:
                 peaks=self.peaks,
                 compilers=self._compilers,
             )
-        except WorkerError as error:  # it has ended, which costs only those that need it
+        except WorkerError as error:  # It has ended, which matters only to requests that need it.
             return partial(_fail, error)
 
 
@@ -546,7 +556,7 @@ def _fail(error: WorkerError) -> NoReturn:
 
 
 def begun() -> dict[str, Any]:
-    """Return the fields of a record that tell its version, id, moment and host."""
+    """Return the fields of a new record: version, id, moment and host."""
     return {
         "harness_version": harness.__version__,
         "run_id": secrets.token_hex(8),
@@ -556,8 +566,9 @@ def begun() -> dict[str, Any]:
 
 
 def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) -> Refusal | None:
-    """Return why the device cannot run the case, as far as its spec alone tells. Installed packages do not
-    count where it runs in another environment, `elsewhere`.
+    """Return why the device cannot run the case, as far as its spec shows.
+
+    If the case runs in another environment (`elsewhere`), installed packages are not checked.
     """
     if refused := refusal(planned.kernel, device):
         return refused
@@ -576,13 +587,15 @@ def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) 
         known = f"{planned.kernel.name} cannot run at {planned.case.size_label}. {error.message}"
         return Refusal(error.reason, known)
     except HarnessError:
-        pass  # a spec that is wrong is an error of the suite's, which the worker reports
+        pass  # The worker reports an error in the spec as the suite's error.
     return None
 
 
 def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
-    """Return the device with what its driver knows better: the card's UUID, and the driver's own version."""
-    # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
+    """Return the device with the values that its driver knows better: the card's UUID and the driver's
+    version.
+    """
+    # A fact that the card does not report is "unavailable: ...", which is no UUID.
     facts = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
         device, uuid=device.uuid or facts.get("uuid"), driver=facts.get("driver") or device.driver
@@ -590,8 +603,9 @@ def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
 
 
 def program_device() -> DeviceInfo:
-    """Return the device that a program by itself measures on: the first card, else the host. A card is found
-    by its driver too, as a program needs no CUDA library of ours. Raises DeviceError.
+    """Return the device that a separate program measures on: the first card, else the host.
+
+    A card is found through its driver, because a program needs no CUDA library of ours. Raises DeviceError.
     """
     with contextlib.suppress(DeviceError):
         if (found := find_device(None)).kind == "gpu":

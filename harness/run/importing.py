@@ -1,4 +1,4 @@
-"""Files of other harnesses as records: what they measured, and that nobody here verified or watched it."""
+"""Stores files of other harnesses as records, marked as neither verified nor watched by this harness."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_VERIFIED = "The executable's own figure: nothing was verified or watched her
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """A record that was made, and of which file."""
+    """A new record, and its source file."""
 
     file: Path
     machine: str
@@ -44,16 +44,16 @@ class ImportedRun:
     path: Path
     """The record's file."""
     problems: tuple[str, ...]
-    """Problems in reading the file, a sentence each."""
+    """Sentences on problems in reading the file."""
 
 
 def write_imported(
     file: ImportedFile, source: Source, results: Path, machine: str | None
 ) -> list[ImportedRun]:
-    """Store a file's measurements as those of `source`, in the machine's folder below `results`.
+    """Store a file's measurements of `source` in the machine's folder below `results`.
 
-    Raises UsageError for one name of a machine and more than one device, and for no name where the file tells
-    none either; StoreError.
+    Raises UsageError for one machine name with several devices, and for no name if the file has none either;
+    StoreError.
     """
     if machine and len(file.devices) > 1:
         names = ", ".join(each.device.name for each in file.devices)
@@ -78,7 +78,7 @@ def write_imported(
 
 
 def _named(file: ImportedFile, found: DeviceCases, machine: str | None) -> DeviceCases:
-    """Return a device's cases; a device that the file gives no name has the machine's."""
+    """Return a device's cases. A device without a name in the file gets the machine's name."""
     if found.device.name:
         return found
     if not machine:
@@ -90,12 +90,15 @@ def _named(file: ImportedFile, found: DeviceCases, machine: str | None) -> Devic
 
 
 def reasons_of(rows: Iterable[Row]) -> list[str]:
-    """Say for each row without a time why it has none."""
+    """Return a sentence for each row without a time."""
     return [f"{row.case} ({row.reason}): {row.message}" for row in rows if row.measurement is None]
 
 
 def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
-    """``nvbench-quadro-gv100``: the format, and the only name that a file has for its device or host."""
+    """Return the machine's name: the format, and the file's only name for its device or host.
+
+    Example: ``nvbench-quadro-gv100``.
+    """
     number = "" if len(file.devices) < 2 else f"-{device.spec.rpartition(':')[2]}"
     slug = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")[:80]
     return f"{file.format}-{slug or 'device'}{number}"
@@ -143,7 +146,7 @@ def imported_run(
     cpu_count: int | None = None,
     **known: Any,
 ) -> Run:
-    """Return the head of a record for a file, with the fields that the file has."""
+    """Return the head of a record for a file, with the fields that the file provides."""
     now = dt.datetime.now(dt.timezone.utc)
     return Run(
         harness_version=harness.__version__,
@@ -162,7 +165,7 @@ def imported_run(
 
 
 def _headline(cases: Sequence[ImportedCase]) -> str:
-    """Return the unit that a history shows: of rates alone theirs, else that of a time."""
+    """Return the unit for the history: of the rates if there are only rates, else of a time."""
     timed = [case for case in cases if case.times_ns]
     rates = [case for case in timed if case.rate]
     if timed and len(rates) == len(timed):
@@ -174,7 +177,7 @@ def _headline(cases: Sequence[ImportedCase]) -> str:
 
 
 def _facts(identity: Identity) -> dict[str, str]:
-    """Return a file's facts of machine, build and versions, with ECC in the words of a driver."""
+    """Return a file's facts of machine, build and versions, with ECC as drivers spell it."""
     ecc = {"true": "on", "false": "off"}.get(identity.machine.get("device.ecc_state", ""))
     clocks = {name: f"{value:g}" for name, value in identity.clocks.items()}
     return {**identity.others, **identity.machine, **clocks, **({"ecc": ecc} if ecc else {})}
@@ -195,7 +198,7 @@ def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:
     if case.failed:
         return replace(row, status="failed", reason="not-measured", message=case.failed)
     telemetry = None
-    if case.sm_clock_mhz is not None:  # newer versions of nvbench tell its mean
+    if case.sm_clock_mhz is not None:  # newer versions of nvbench report the mean
         unavailable = f"{file.version} tells no more than the mean SM clock"
         telemetry = imported_telemetry(
             file.format, Snapshot(at_ns=0, sm_clock_mhz=case.sm_clock_mhz), unavailable
@@ -218,7 +221,7 @@ def imported_measurement(
     launches: int | None = None,
     warmup_launches: int | None = None,
 ) -> Measurement:
-    """Return times that another harness measured, with the way of measuring as far as its file has it."""
+    """Return times that another harness measured, with its method as far as its file states it."""
     return Measurement(
         times_ns=times_ns,
         launches_per_slot=launches,
@@ -235,7 +238,7 @@ def imported_measurement(
 
 
 def imported_telemetry(probe: str, during: Snapshot, unavailable: str) -> Telemetry:
-    """Return the figures of the card in a file, without a moment."""
+    """Return the card's values in a file, without a moment."""
     nothing = Snapshot(at_ns=0)
     return Telemetry(
         probe=probe, before=nothing, during=(during,), after=nothing, unavailable={"probe": unavailable}

@@ -1,4 +1,4 @@
-"""Results of suites that only asv's result files hold, as records: one for each commit, suite and card."""
+"""Turns results that exist only in asv's result files into records: one for each commit, suite and card."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _HEADLINES = {metric: unit for unit, metric in HEADLINES.items()}
 _HASH = re.compile("[0-9a-f]{40,64}")
 
 Numbers = Mapping[str, float]
-"""The figures of one case at one commit by metric: NaN for none, infinite where the kernel failed."""
+"""Values of one case at one commit by metric: NaN for none, infinite if the kernel failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCard:
-    """Records that were made of one card's result files."""
+    """New records from one card's result files."""
 
     card: str
     records: tuple[Path, ...]
     results: int
-    """Number of results in these records, each of one case at one commit."""
+    """Number of results in these records. Each is one case at one commit."""
     left_out: int
-    """Number of results that no record can hold, such as those without a time."""
+    """Number of results that a record cannot hold, such as results without a time."""
 
 
 def import_asv(results: Path, commits: Commits) -> Iterator[ImportedCard]:
-    """Write records of what only asv's files tell, card by card; a second call finds nothing to do.
+    """Write records of results that only asv's files hold, card by card. A second call finds nothing to do.
 
-    Raises StoreError where results or asv's list of benchmarks cannot be read, or a record cannot be written.
+    Raises StoreError if results or asv's list of benchmarks cannot be read, or a record cannot be written.
     """
     found = open_results(results, commits)
     if found.asv_problem:
@@ -75,7 +75,7 @@ def _write(
 ) -> Iterator[tuple[Path, int]]:
     """Write a record for each commit; yield its path and its number of rows."""
     if suite.name != identifier(suite.name):
-        return  # records are files, and are named after it
+        return  # records are files, named after it
     figures = left.figures
     folder = next((each.path for each in known.facts if each.suite == suite.name and each.path), "")
     for at, commit in enumerate(figures.commits):
@@ -110,7 +110,7 @@ def _write(
 
 
 def _moment(time_s: float) -> dt.datetime | None:
-    """Return a moment; None for 0, which stands for an unknown one, and for what no calendar has."""
+    """Return a moment; None for 0, which means unknown, and for moments outside of the calendar."""
     try:
         return dt.datetime.fromtimestamp(time_s, dt.timezone.utc) if time_s else None
     except (ValueError, OverflowError, OSError):
@@ -118,15 +118,15 @@ def _moment(time_s: float) -> dt.datetime | None:
 
 
 def _row(suite: str, key: Key, numbers: Numbers) -> Row | None:
-    """Return what asv's tracks tell of one case; None where they have no time or no size of it."""
+    """Return the row of one case from asv's tracks; None without a time or a size."""
     kernel, label = key
     try:
         lengths = Size.parse(label).lengths
     except UsageError:
         return None
     if Size(lengths).label != label:
-        return None  # the record would be of another case
-    # asv knows a size by its label: the axes have no names.
+        return None  # the record would describe another case
+    # asv has a label for each size, without names of axes.
     axes = ["size"] if len(lengths) == 1 else [f"size{place}" for place in range(1, len(lengths) + 1)]
     sizes = dict(zip(axes, lengths, strict=True))
     failed = any(map(math.isinf, numbers.values()))

@@ -1,4 +1,4 @@
-"""Pairs of kernels built, compared by their code and verified: all that is known before anything is timed."""
+"""Builds pairs of kernels, compares their code and verifies them, before anything is timed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class ProblemChanges:
 
     sentences: tuple[str, ...] = ()
     dtypes: frozenset[str] = frozenset()
-    """The dtypes that kernels may be wrong for by a demand of base's or head's alone."""
+    """Dtypes for which kernels may be right by one side's problem and wrong by the other's."""
 
 
 def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChanges:
-    """Build both sides of these entries, and settle those that are identical or broken."""
+    """Build both sides of these entries, and settle the identical and the broken ones."""
     shared = [entry for entry in entries if not entry.in_turns]
-    # Of two environments nothing is the same.
+    # Nothing is identical in two environments.
     by_name = session.head.suite.by_name
     in_turns = [
         entry
@@ -47,7 +47,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
     if shared:
         session.open_ahead()
     session.stage("build")
-    # A compiler that hangs or kills its process is reported by the case that needs it.
+    # If a compiler hangs or kills its process, the case that needs it reports that.
     with suppress(WorkerError):
         request = protocol.Inspect(pairs=pairs)
         reply = session.builder.ask(request, session.build_timeout_s(len(pairs)), session.heard)
@@ -84,8 +84,8 @@ def _settle_built(
 def _problem_changes(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChanges:
     """Find how head's problem differs from base's.
 
-    Head's kernels are held to both problems whatever is found: a problem that says one thing when it is asked
-    may say another when it judges.
+    Head's kernels are checked by both problems in any case: a problem may describe itself differently from
+    how it judges.
     """
     asked = _telling(entries)
     seed = session.settings.seed
@@ -98,7 +98,7 @@ def _problem_changes(session: PairSession, entries: Sequence[CaseEntry]) -> Prob
     for question in questions:
         reply = session.ask(question, session.settings.timeout_s)
         if isinstance(reply, Failed):
-            # What hangs or raises may do so in every case, and each would take its time.
+            # A problem that hangs or raises may do so for every case, and each would take its time.
             unknown = (f"What changed could not be told: {reply.message}",)
             break
         found.append(reply)
@@ -118,10 +118,10 @@ def _problem_changes(session: PairSession, entries: Sequence[CaseEntry]) -> Prob
 
 
 def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
-    """Return the cases by which a change of problem is found, and whether to compute their references too.
+    """Return the cases that reveal a change of the problem, and whether to compute their references too.
 
-    These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
-    with its reference.
+    They are all cases to be measured. Of the others it takes one for each size and dtype, with the reference
+    of the smallest of each dtype.
     """
     asked: list[tuple[CaseEntry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
@@ -137,7 +137,7 @@ def _telling(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, bool]]:
 
 
 def verify_identical(session: PairSession, entries: Sequence[CaseEntry], changed: Collection[str]) -> None:
-    """Verify identical code of changed dtypes: it was right by base's problem, and need not be by head's."""
+    """Verify identical code of changed dtypes: it was right by base's problem, but may be wrong by head's."""
     identical = {
         entry.pair.id: entry.trial
         for entry in entries
@@ -152,16 +152,16 @@ def verify_identical(session: PairSession, entries: Sequence[CaseEntry], changed
 def checked_at_head(
     session: PairSession, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()
 ) -> dict[str, Failed | Outputs | None]:
-    """Launch these cases of head; return by id why each failed, or what its outputs were held to.
+    """Launch these cases of head. Return by id its error or the reference of its outputs.
 
-    Cases of `by_base` dtypes are held to base's problem too. Base is at fault where its problem fails.
+    Cases of `by_base` dtypes are checked by base's problem too. If base's problem fails, base is at fault.
     """
     found: dict[str, Failed | Outputs | None] = {}
     if cases:
         session.leave()
     for name, case in cases.items():
         session.observer.started(name)
-        # Code of head's that runs in the process has that process to itself.
+        # If head's own code runs in the process, it gets a process of its own.
         on_host = session.head.suite.by_name[case.kernel].runs_on_host(session.device.backend)
         session.have_load("head" if on_host else None)
         request = protocol.Measure(

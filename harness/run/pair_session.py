@@ -39,7 +39,7 @@ PURPOSES: Mapping[Purpose, str] = {
     "attribute": ", each side alone",
     "explain": ", reading counters",
 }
-"""What a process is for, behind its number."""
+"""Purpose of a process, as shown behind its number."""
 
 
 class CompareObserver(DeviceObserver, Protocol):
@@ -50,21 +50,21 @@ class CompareObserver(DeviceObserver, Protocol):
 
 @dataclass(slots=True)
 class CaseEntry:
-    """A case that both commits have: what is asked of the worker, and its trial so far."""
+    """A case that both commits have: the request to the worker, and its trial so far."""
 
     pair: protocol.PairOf
     trial: CaseTrial
     digests: dict[str, str] = field(default_factory=dict)
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
-    """True where base's problem is in other files than head's, so that head is verified by both."""
+    """True if base's problem is in other files than head's, so that head is verified by both."""
     built: Mapping[SideName, protocol.SideFacts] | None = None
-    """Facts of each built side; None before it is built, and where the compiler died of it."""
+    """Facts of each built side; None before it is built, and if the compiler crashed."""
     in_turns: bool = False
-    """True where each side has a process of its own, as code of its own runs in it."""
+    """True if each side has its own process, because the side's own code runs in it."""
 
     def take(self, facts: Mapping[SideName, protocol.SideFacts]) -> None:
-        """Have the trial know what each side was built to."""
+        """Store the facts of the built sides in the trial."""
         self.trial.sides = {
             side: Arm(source_sha256=each.source_sha256, launch=each.launch, resources=each.resources)
             for side, each in facts.items()
@@ -74,7 +74,7 @@ class CaseEntry:
 def match(
     base: Sequence[PlannedCase], head: Sequence[PlannedCase]
 ) -> tuple[list[tuple[protocol.PairOf, Case]], list[Verdict]]:
-    """Return the cases that both commits have, and verdicts of those that only one has."""
+    """Return the cases that both commits have, and verdicts of cases that only one has."""
     of_base = {planned.case.id: planned.case for planned in base}
     of_head = {planned.case.id: planned.case for planned in head}
     both: list[tuple[protocol.PairOf, Case]] = []
@@ -92,7 +92,7 @@ def match(
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
-    """Return a case of head against itself, with a slowdown of `steps` planted where they are given."""
+    """Return a case of head against itself, with a planted slowdown of `steps` if given."""
     base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
     head = msgspec.structs.replace(base, steps=steps or 0)
     return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
@@ -108,7 +108,8 @@ class PairSession(DeviceSession):
 
     observer: CompareObserver
     mark_s = 0.1
-    """Seconds between two full snapshots. Short marks let a gate drop few samples around a disturbance."""
+    """Time between two full snapshots, in seconds. Short marks let a gate drop few samples around a
+    disturbance."""
 
     def __init__(
         self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
@@ -126,7 +127,7 @@ class PairSession(DeviceSession):
         self.base, self.head, self.settings = base, head, settings
         self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
         self.has_compilers = bool(self._compilers)
-        """True where the sides have compilers of their own."""
+        """True if the sides have different compilers."""
         self.ahead = PairsAhead()
         self._turns: TurnPair | None = None
         loadings = {"base": base.loading, "head": head.loading}
@@ -151,7 +152,7 @@ class PairSession(DeviceSession):
                 f"{self.device.name}."
             )
 
-    # Which processes a kernel needs
+    # The processes that a kernel needs
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         elsewhere = self.is_elsewhere(planned.kernel)
@@ -166,16 +167,16 @@ class PairSession(DeviceSession):
         source = kernel.source_for(self.device.backend)
         if not named or not isinstance(source, (HostFunction, PythonFunction)):
             return False
-        # An extension of PyTorch's is built by an nvcc, of which its workers are told.
+        # An nvcc builds PyTorch's extensions, and the workers get its path.
         return all(each.python for each in named) or (
             isinstance(source, TorchFunction) and self.has_compilers
         )
 
     def has_processes(self, pair: protocol.PairOf) -> bool:
-        """Return whether each side of a pair gets a process of its own.
+        """Return whether each side of a pair gets its own process.
 
-        It does where code of a side's suite runs in the process that measures it, and where the suites give
-        variables of the environment different values, which a compiler or a driver may read.
+        It does if code of a side's suite runs in the measuring process, or if the suites set environment
+        variables to different values, which a compiler or a driver may read.
         """
         if len({repr(sorted(each.variables.items())) for each in self._told.values()}) > 1:
             return True
@@ -193,7 +194,7 @@ class PairSession(DeviceSession):
     # Processes that hold both suites
 
     def _told_to(self, own: SideName | None) -> dict[SideName, SuiteData]:
-        """Return the suites that a worker is sent: all but the side's own, which it loads itself."""
+        """Return the suites that a worker is sent: all except the side's own, which it loads itself."""
         return {
             side: loading.data
             for side in SIDES
@@ -201,7 +202,7 @@ class PairSession(DeviceSession):
         }
 
     def have_load(self, own: SideName | None) -> None:
-        """Have the next worker processes load the suite of this side themselves; None is of neither side."""
+        """Let the next worker processes load the suite of this side themselves; None for neither side."""
         told = self._told_to(own)
         if told != self._told:
             self.leave()
@@ -213,7 +214,7 @@ class PairSession(DeviceSession):
         return WorkerProcess(self.scratch, python, env, answered=answered, fresh=self._fresh)
 
     def build_timeout_s(self, pairs: int) -> float:
-        """Return the timeout of building so many pairs, a core each."""
+        """Return the timeout in seconds for building so many pairs, one core each."""
         return max(1, ceil_div(2 * pairs, os.cpu_count() or 1)) * self.settings.timeout_s
 
     # Processes that hold one side each
@@ -230,15 +231,15 @@ class PairSession(DeviceSession):
         return self._answered(self._side_processes, lambda turns: turns.inspect(pairs, timeout_s))
 
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
-        """Have the processes that are begun from now on build these before their turn."""
+        """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
 
     def begin_ahead(self) -> None:
-        """Begin a pair of processes, where one is wanted."""
+        """Start a pair of processes, if one is needed."""
         self.ahead.start(self._new_turns, 1)
 
     def _side_processes(self) -> TurnPair:
-        """Return a process for each side, which has opened the device. They are begun where needed."""
+        """Return a process for each side that has opened the device. Start them if needed."""
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
@@ -253,14 +254,14 @@ class PairSession(DeviceSession):
         return TurnPair(self._new_side, self._open_side, self.stage, first)
 
     def _new_side(self, side: SideName) -> WorkerProcess:
-        """Return a worker for one side, with what its toolchain asks of it."""
+        """Return a worker for one side, in the environment of the side's toolchain."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
             return self._new_worker()
         return self._new_worker(toolchain.python, environment_of(toolchain))
 
     def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
-        """Have a side's process load that side's suite, and be told of the other."""
+        """Let a side's process load that side's suite, and send it the other."""
         self._open(worker, self._told_to(side))
 
     def __exit__(self, *error: object) -> None:
@@ -286,7 +287,7 @@ class PairSession(DeviceSession):
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """Has the process that loaded a side's suite answer for it. It holds no session alive."""
+    """Answers questions by the process that loaded a side's suite, without keeping a session alive."""
 
     loadings: Mapping[str, Loading]
 
@@ -303,7 +304,7 @@ class _Answering:
 
 
 def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal | None:
-    """Return why toolchains make no difference to a kernel in the harness's own environment."""
+    """Return why the toolchains make no difference to a kernel in the harness's own environment."""
     source = kernel.source_for(backend)
     if isinstance(source, (HostFunction, PythonFunction)):
         return Refusal(

@@ -1,4 +1,4 @@
-"""Stored comparisons judged by today's rules, and what is known of their cases."""
+"""Judges stored comparisons again by the current rules, and compares the verdicts with known truths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.system.files import UNREADABLE, read_regular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejudgeSettings:
-    """Settings of a new judgement. Limits are shares. None takes the record's value, or the calibration's."""
+    """Settings of a new judgement. Limits are shares. None means the record's value, or the calibration's."""
 
     margin: float | None = None
     tolerance: float | None = None
@@ -47,7 +47,7 @@ class RejudgedRecord:
     """False for a comparison that was interrupted."""
     policy: Policy
     calibration: Calibration | None
-    """Calibration that the new verdicts use; None where they use an assumption."""
+    """Calibration used for the new verdicts; None if an assumption is used."""
     cases: tuple[Rejudged, ...]
     twins: tuple[Rejudged, ...] = ()
     labels: Mapping[str, Label] = dataclasses.field(default_factory=dict)
@@ -59,7 +59,7 @@ class RejudgedRecord:
         return tuple(case.now for case in self.cases)
 
     def said(self, case: Rejudged) -> str | None:
-        """Return the status of then; the label's where the record has none."""
+        """Return the earlier status; the label's if the record has none."""
         label = self.labels.get(case.now.case)
         return case.then.status if case.then else (label and label.said) or None
 
@@ -67,8 +67,9 @@ class RejudgedRecord:
 def rejudge_record(
     path: Path, stored: ComparisonResult, limits: RejudgeSettings, known: Labels
 ) -> RejudgedRecord:
-    """Judge a record again. Raises StoreError where nothing can be made of it, UsageError for limits that
-    contradict each other.
+    """Judge a record again.
+
+    Raises StoreError for an unusable record, UsageError for limits that contradict each other.
     """
     comparison = stored.comparison
     if not stored.blocks and not stored.every_verdict:
@@ -106,7 +107,7 @@ def rejudge_record(
 
 
 def _policy(path: Path, stored: ComparisonResult, limits: RejudgeSettings) -> Policy:
-    """Return what was asked for, else what the record was judged by, else what suits its device."""
+    """Return the requested limits, else the record's, else the device's defaults."""
     given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
         if not (value := getattr(limits, name)):
@@ -122,7 +123,7 @@ def _policy(path: Path, stored: ComparisonResult, limits: RejudgeSettings) -> Po
 
 
 def _noise(stored: ComparisonResult, calibration: Calibration | None) -> dict[str, NoisePriors]:
-    """Return the noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
+    """Return the noise of each case. A twin or planted slowdown has the noise of its original case."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
     cases = {block.case: block.case for block in stored.blocks}
@@ -161,7 +162,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
 
 
 def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
-    """Return a sentence where labels are of nothing that was judged, else empty."""
+    """Return a sentence if labels name cases that were not judged; else ""."""
     every = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
     astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in every]
@@ -170,7 +171,7 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
 
 
 def _bare(name: str) -> str:
-    """Return a record's name without the ending of packed ones."""
+    """Return a record's name without the extension of packed ones."""
     return name.removesuffix(PACKED)
 
 
@@ -183,13 +184,13 @@ class Rejudged:
     """The recorded verdict of one case, and the new one."""
 
     then: Verdict | None
-    """Recorded verdict; None where the comparison ended before it gave one."""
+    """Recorded verdict; None if the comparison ended before it."""
     now: Verdict
-    """Its device time is that of what was looked at."""
+    """The new verdict. Its device time covers only the blocks that were used."""
     blocks: int = 0
-    """Number of blocks that were looked at."""
+    """Number of blocks that were used."""
     then_gpu_s: float = 0.0
-    """Device time of all that was measured."""
+    """Device time of all measurements, in seconds."""
 
     @property
     def same(self) -> bool:
@@ -201,33 +202,33 @@ Truth = Literal["slower", "same", "faster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The truth about a case, however it is measured."""
+    """The truth about a case, independent of its measurement."""
 
     file: str
     case: str
     truth: Truth
     said: str = ""
-    """The status that it was given when it was measured; empty for what the record has."""
+    """The status when it was measured; empty for the record's own."""
 
 
 Labels = Mapping[str, Mapping[str, Label]]
-"""A record's name, then a case's short id, to the label."""
+"""Maps a record's name and a case's short id to the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Counts of statuses that agree with the known truth, and of those that do not."""
+    """Numbers of statuses that agree with the known truth, and that do not."""
 
     changed: int = 0
-    """Cases that are slower or faster: `found` are called so, `missed` unchanged or the contrary."""
+    """Cases that are slower or faster: `found` if called so, `missed` if called unchanged or the contrary."""
     found: int = 0
     missed: int = 0
     same: int = 0
-    """Cases that are neither: `unchanged` are called so, `false_alarms` slower or faster."""
+    """Cases that are neither: `unchanged` if called so, `false_alarms` if called slower or faster."""
     unchanged: int = 0
     false_alarms: int = 0
     undecided: int = 0
-    """Cases, of either kind, that are called neither."""
+    """Cases of either kind without a decision."""
 
 
 def score(known: Sequence[tuple[Truth, str]]) -> Score:
@@ -256,12 +257,12 @@ def rejudge(
     noise: Mapping[str, NoisePriors],
     pair: PairSettings | None = None,
 ) -> list[Rejudged]:
-    """Judge every case again whose verdict rests on quads; the others stay. In the record's order.
+    """Judge every case again whose verdict depends on quads; the others stay. The order is the record's.
 
-    `noise` is by case; `pair` says how many quads today's comparisons take, if not as many as on a GPU.
+    `noise` is by case; `pair` gives today's number of quads, if not the GPU's.
     """
     said = {verdict.case: verdict for verdict in stored.every_verdict}
-    # What was measured a second time in one process was only so by the rules of then: the first one counts.
+    # Earlier rules measured some cases twice in one process. Use the first measurement.
     blocks: dict[str, dict[int, CaseBlock]] = defaultdict(dict)
     spent: dict[str, float] = defaultdict(float)
     for each in stored.blocks:
@@ -271,7 +272,7 @@ def rejudge(
     for name in dict.fromkeys((*said, *blocks)):
         of_case = list(blocks[name].values())
         then = said.get(name)
-        # What is gone, or failed in one of its processes, is known without any quad.
+        # The verdict of a removed case, or of one that failed in a process, needs no quads.
         failed = then is not None and (then.status == "failed" or then.reason == BeyondPeakError.reason)
         if then is None or then.status in _ON_QUADS or (of_case and not failed):
             trial = CaseTrial(name, _case(name, then), policy, noise[name])
@@ -291,21 +292,21 @@ def rejudge(
 
 
 class _Replay:
-    """Replays one case with the recorded processes that are left."""
+    """Replays one case with its recorded processes."""
 
     def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
         self.trial, self.left, self.pair = trial, list(blocks), pair
         self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
-        """The blocks that were looked at, with all their quads, by whether they confirm."""
+        """The blocks that were used, with all their quads, by whether they confirm."""
         self.stretched: set[bool] = set()
 
     def turn(self, levels: list[CanaryLevel]) -> bool:
-        """Add one recorded process to the trial. Return False where the trial needs none, or none is left."""
+        """Add one recorded process to the trial. Return False if the trial needs none, or none is left."""
         trial = self.trial
         if trial.settled:
             return False
         stage = trial.confirming
-        # To confirm, a process that was measured for that, while there is one.
+        # To confirm, use a process that was measured to confirm, while there is one.
         fitting = [place for place, each in enumerate(self.left) if each.confirming == stage]
         if not fitting and self._stretched(levels):
             return True
@@ -322,9 +323,9 @@ class _Replay:
         return True
 
     def _stretched(self, levels: list[CanaryLevel]) -> bool:
-        """Look once at all quads of a stage without processes left; false where there is too little.
+        """Judge once with all quads of a stage that has no more processes; False if there are too few.
 
-        What counts at a look is how much is known. One process alone flags nothing, but may confirm.
+        What counts at a look is the precision. One process alone flags nothing, but may confirm.
         """
         trial, stage = self.trial, self.trial.confirming
         if stage in self.stretched:
@@ -338,17 +339,18 @@ class _Replay:
         status = trial.judgement and trial.judgement.status
         unconfirmed = stage and status != "same" and trial.p_value > trial.policy.confirm
         if status == "undecided" or unconfirmed:
-            trial.stopped_by, trial.confirmed = "record-ends", None  # more would have been measured
+            # a real comparison would have measured more
+            trial.stopped_by, trial.confirmed = "record-ends", None
         return True
 
 
 def _gated(block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
-    # Sides in processes of their own have canaries of their own, as in a comparison.
+    # Sides in separate processes have separate canaries, as in a comparison.
     return gate(block, usual=None if block.in_turns else usual_level(levels))
 
 
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:
-    """Return the block as it would have been, had it ended where today's rules end it."""
+    """Return the block cut where today's rules would have ended it."""
     if not block.quads:
         return block
     count, most = 0, min(len(block.quads), pair.max_quads)

@@ -1,4 +1,4 @@
-"""A run, from a plan to stored rows. Only child processes touch the device."""
+"""Executes a plan and stores its rows. Only child processes use the device."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class SessionSettings:
     measure: MeasureSettings | None = field(default_factory=MeasureSettings)
     """Settings of the measurement; None verifies only."""
     timeout_s: float = 120.0
-    """Timeout of one case: of building, verifying and measuring it."""
+    """Timeout of one case in seconds, for building, verifying and measuring."""
     seed: int = 1
     machine: str | None = None
-    """Name of the device's folder of records; None makes one from the device."""
+    """Name of the device's folder of records; None derives it from the device."""
     library: bool = True
-    """Compare with the vendor's own kernel, where the suite has one for the device."""
+    """True to compare with the vendor's kernel, if the suite has one for the device."""
     max_launch_ms: float | None = None
-    """Most device time of one dispatch; None launches as each kernel says."""
+    """Longest device time of one dispatch, in ms; None keeps each kernel's launch."""
     busy: Busy = "wait"
-    """Reaction to another process that measures on the device. A run that only verifies ignores it."""
+    """Reaction to another process that measures on the device. A verifying run ignores it."""
     results: Path | None = None
-    """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
+    """Folder of all records, with a folder for each device; None stores nothing."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
-    """Further settings for the record, such as that it is a part."""
+    """Further settings for the record, such as a note that it is partial."""
 
 
 class Observer(DeviceObserver, Protocol):
@@ -74,10 +74,10 @@ class Session(DeviceSession):
         self._has_built = False
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
-        """Run every planned case. One that fails, crashes or hangs costs its own row only.
+        """Run every planned case. A case that fails, crashes or hangs loses only its own row.
 
-        Raises StoreError where no record can be begun. An interrupt ends the run early: finished rows are
-        stored and returned.
+        Raises StoreError if no record can be begun. An interrupt ends the run early: finished rows are stored
+        and returned.
         """
         run = self._describe()
         rows: list[Row] = []
@@ -97,7 +97,7 @@ class Session(DeviceSession):
         return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem, wall_s)
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
-        """Compile everything side by side, in the process that found the device: once a session."""
+        """Compile everything in parallel, in the process that found the device, once a session."""
         if self._has_built:
             return
         self._has_built = True
@@ -108,7 +108,7 @@ class Session(DeviceSession):
             wanted += [each for each in libraries if each and unfit(each, self.device) is None]
         cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
         self.stage("build")
-        # The case timeout for each turn that the compilers take, a core each.
+        # One case timeout for each round of compilations, with one core per compiler.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
         if self._timed:
             self.open_ahead()
@@ -117,14 +117,16 @@ class Session(DeviceSession):
             if self._may_keep_builder(wanted):
                 self.keep_builder()
         except WorkerError:
-            pass  # a compiler that hangs or kills its process is reported by the case that needs it
+            pass  # If a compiler hangs or kills its process, the case that needs it reports that.
         finally:
             if not self._may_keep_builder(wanted):
                 self.builder.kill()
             self.wall_time.enter("judge")
 
     def _may_keep_builder(self, built: Sequence[PlannedCase]) -> bool:
-        """Tell whether a kernel can be verified where all were built: no code of another has run there."""
+        """Tell whether kernels can be verified in the building process, because no code of another one has
+        run there.
+        """
         kernels = {each.kernel.name: each.kernel for each in built}.values()
         backend = self.device.backend
         return not self._timed and (len(kernels) == 1 or all(is_plain(each, backend) for each in kernels))
@@ -148,7 +150,7 @@ class Session(DeviceSession):
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
-        """Yield one row for each case, in plan order. A kernel keeps its process until a case fails."""
+        """Yield one row for each case in plan order. A kernel keeps its process until a case fails."""
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned, number, len(plan))
@@ -191,14 +193,14 @@ class Session(DeviceSession):
         return dataclasses.replace(row, message=self.loaded.explained(row.message, row.log))
 
     def _library(self, planned: PlannedCase) -> PlannedCase | None:
-        """Return the vendor's kernel to compare a case with on this device."""
+        """Return the vendor's kernel for comparison with a case on this device."""
         library = self.loaded.suite.library_for(planned.kernel) if self.settings.library else None
         if library is None or library.source_for(self.device.backend) is None:
             return None
         return PlannedCase(library, self.loaded.suite.case(library, planned.case.sizes))
 
     def _held_against(self, library: PlannedCase, row: Row) -> Row:
-        """A measured row with what the vendor's own kernel does in its place, or why that is not known."""
+        """Return a measured row with the vendor's time, or with the reason why it is unknown."""
         if refused := unfit(library, self.device):
             return dataclasses.replace(row, library_missing=refused.message)
         name = library.kernel.name

@@ -1,5 +1,6 @@
-"""Kernels run once under what sees races, accesses beyond an array and values that nobody wrote: a simulator,
-or on a card each of compute-sanitizer's tools.
+"""Runs kernels once under tools that detect races, out-of-bounds accesses and reads of unwritten values.
+
+The tool is a simulator, or on a card each of compute-sanitizer's tools.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ OCLGRIND = "oclgrind"
 TOOLS = (*compute_sanitizer.TOOLS, OCLGRIND)
 _SIMULATED = "opencl:0"
 _END_S = 30.0
-"""Time in which a tool has to sum up what it has seen, once the kernel has ended."""
+"""Time in seconds for a tool to summarize its findings after the kernel has ended."""
 _LOG_CHARACTERS = 4000
 _PROCESS_BYTES = 2**31
-"""Memory of the card that one process needs: for its context, the tool's own data and small arrays."""
+"""Card memory per process: its context, the tool's own data and small arrays."""
 SIZE = 37
-"""The size of every axis where none is given: no multiple of a tile, and little to simulate."""
+"""Default size of every axis: not a multiple of a tile, and fast to simulate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,10 @@ def sanitize(
     seed: int,
     observer: SanitizeObserver,
 ) -> list[Sanitized]:
-    """Run every case once under each of the tools, each time in a process of its own; `device` is the card
-    for those that need one, and `timeout_s` is of one case under one tool. Raises DeviceError where a tool is
-    missing or does not run here.
+    """Run every case once under each of the tools, each time in its own process.
+
+    `device` is the card for tools that need one. `timeout_s` is for one case under one tool. Raises
+    DeviceError if a tool is missing or does not run here.
     """
     sanitizing = _Sanitizing(loaded, timeout_s, seed, observer)
     found: list[Sanitized] = []
@@ -85,14 +87,14 @@ class _Sanitizing:
         with DeviceSession(
             self.observer, loaded.suite.root, device=device, command="check", work_tree=loaded.work_tree
         ) as session:
-            session.builder.kill()  # it has done its part, and holds memory of the card
+            session.builder.kill()  # it is no longer needed, and holds card memory
             pairs: list[tuple[PlannedCase, str]] = []
             for each in plan:
                 if refused := session.refusal(each):
                     found.append(_skipped(each, ", ".join(tools), refused.reason, refused.message))
                 else:
                     pairs += [(each, tool) for tool in tools]
-            # Processes that share the card, as nothing is timed.
+            # Processes share the card, because nothing is timed.
             room = (session.device.memory_bytes or 0) // _PROCESS_BYTES
             spec = session.device.spec
             with ThreadPoolExecutor(max(1, min(room, os.cpu_count() or 1))) as pool:
@@ -139,7 +141,7 @@ class _Sanitizing:
     def _run(
         self, planned: PlannedCase, tool: str, child: WorkerProcess, device: str, options: tuple[str, ...]
     ) -> Sanitized:
-        """Return what became of the process, as far as it knows itself."""
+        """Return the outcome of the process, as far as it reports one."""
         ran, loaded = Sanitized(case=planned.case.id, tool=tool, status="clean"), self.loaded
         kernel, sizes = planned.kernel.name, planned.case.sizes
         try:

@@ -1,7 +1,7 @@
-"""Several cards of this machine at once: which of them are alike, and which card measures which case.
+"""Measures on several cards of this machine at once.
 
-Like cards share the cases. Of unlike cards, each measures all cases. Both sides of a case are measured on one
-card. A thread drives each card, with worker processes of its own.
+Cards of one model with the same settings share the cases. Of different cards, each measures all cases. Both
+sides of a case are measured on one card. A thread drives each card, with its own worker processes.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from harness.system.process import Failed
 R = TypeVar("R", RunResult, ComparisonResult, CalibrationResult)
 
 Measure = Callable[["Card", int, frozenset[str]], R]
-"""Measures some cases of a suite, which has this number, on a card."""
+"""Measures some cases of the suite with this number on a card."""
 
 _SETTINGS = ("power_limit_w", "ecc", "mig", "compute_mode", "application_sm_clock_mhz")
-"""Settings of a card that change its times."""
+"""Settings of a card that affect its times."""
 _GLANCE_S = 0.2
-"""Time between two looks for an interrupt, in seconds."""
+"""Time between two checks for an interrupt, in seconds."""
 _FIELDS = {RunResult: "rows", ComparisonResult: "verdicts"}
 """The field of a result that holds the outcome of each case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card of this machine, and the facts that like cards have in common."""
+    """A card of this machine, with the properties that cards must share to be alike."""
 
     device: DeviceInfo
     model: tuple[str, ...]
@@ -59,25 +59,25 @@ class CaseOfSuite(NamedTuple):
     """A case that a card is to measure."""
 
     suite: int
-    """The suite's number in the order of the command."""
+    """Position of the suite in the command."""
     id: str
     size: str
     """Label of its size."""
 
 
 class Lost(NamedTuple):
-    """A card that measured no more, and why."""
+    """A card that stopped measuring, and why."""
 
     card: Card
     error: HarnessError
     cases: tuple[str, ...]
-    """Ids of the cases that it has left."""
+    """Ids of the cases that it did not measure."""
     heirs: tuple[Card, ...]
-    """Cards that these cases went to; empty where there was none."""
+    """Cards that took over these cases; empty if there was none."""
 
     @property
     def message(self) -> str:
-        """Tell why the card measured no more, and what became of its cases."""
+        """Return a sentence on why the card stopped, and what happened to its cases."""
         heirs = ", ".join(heir.device.spec for heir in self.heirs)
         fate = f"went to {heirs}" if heirs else "were not measured"
         cases = f" These cases {fate}: {', '.join(self.cases)}." if self.cases else ""
@@ -86,18 +86,18 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CardResults(Generic[R]):
-    """The outcome of work on several cards."""
+    """The results of work on several cards."""
 
     results: tuple[tuple[int, R], ...]
-    """Results with their suite's number, ordered by suite, and by card for each suite."""
+    """Results with their suite's number, ordered by suite, and by card within a suite."""
     lost: tuple[Lost, ...]
 
 
-# Which cards there are
+# Finding the cards
 
 
 def specs_of(gpus: str) -> tuple[str, ...]:
-    """Return the specs that ``0,1`` or ``cuda:0,cuda:1`` names; none for ``all``. Raises UsageError."""
+    """Return the specs in ``0,1`` or ``cuda:0,cuda:1``; none for ``all``. Raises UsageError."""
     if gpus == "all":
         return ()
     words = [word.strip() for word in gpus.split(",")]
@@ -111,10 +111,9 @@ def specs_of(gpus: str) -> tuple[str, ...]:
 
 
 def find_cards(gpus: str) -> list[Card]:
-    """Return the cards that `gpus` names, as `specs_of` reads it; all of CUDA for ``all``.
+    """Return the cards that `gpus` names, in the form that `specs_of` reads; every CUDA card for ``all``.
 
-    Raises UsageError for words that name no card, or a card twice, and DeviceError for a card that is not
-    there.
+    Raises UsageError for an invalid name or a duplicate card, and DeviceError for a missing card.
     """
     request = DescribeDevices(specs=specs_of(gpus))
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
@@ -149,7 +148,7 @@ def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
     ]
 
 
-# Which card measures which case
+# Assigning cases to cards
 
 
 def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
@@ -161,8 +160,8 @@ def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
 def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
     """Return the cases of each card. No card gets more than its share of each size, rounded up.
 
-    Within that, a case's id and a card's identity alone decide. So a case comes to the same card in the next
-    run, and a new case moves few others.
+    Within that limit only a case's id and a card's identity decide. So a case goes to the same card in the
+    next run, and a new case moves few others.
     """
     found: dict[Card, list[CaseOfSuite]] = {card: [] for card in cards}
     of_size = Counter(case.size for case in cases)
@@ -180,7 +179,7 @@ def _draw(case: CaseOfSuite, card: Card) -> bytes:
 
 
 class _Sharing:
-    """The cases that each card has still to measure. Any thread may use it."""
+    """The cases that each card still has to measure. It is thread-safe."""
 
     def __init__(
         self, groups: Iterable[Collection[Card]], listed: Callable[[DeviceInfo], Collection[CaseOfSuite]]
@@ -191,14 +190,14 @@ class _Sharing:
             self._waiting |= assign(listed(next(iter(group)).device), group)
             self._like |= dict.fromkeys(group, group)
         self._working = set(self._waiting)
-        """Cards that measure. Such a card may be lost, and leave its cases to a like card."""
+        """Cards that are measuring. Such a card may be lost, and leave its cases to a similar card."""
         self._stopped = False
         self._changed = threading.Condition()
 
     def next(self, card: Card) -> list[CaseOfSuite]:
-        """Return the cases of the next suite for a card; none where nothing is left for it.
+        """Return the cases of the next suite for a card; none if nothing is left for it.
 
-        A card that has measured its own cases waits for like cards that still measure.
+        A card that has finished waits for similar cards that still measure.
         """
         with self._changed:
             if not self._waiting[card]:
@@ -214,7 +213,7 @@ class _Sharing:
             return taken
 
     def _is_over(self, card: Card) -> bool:
-        """Tell whether no like card can be lost any more and leave its cases."""
+        """Tell whether no similar card can be lost any more and leave its cases."""
         return self._stopped or not any(
             each in self._working or self._waiting.get(each) for each in self._like[card]
         )
@@ -222,7 +221,9 @@ class _Sharing:
     def leave(
         self, card: Card, unfinished: Iterable[CaseOfSuite], *, may_pass: bool
     ) -> tuple[list[CaseOfSuite], list[Card]]:
-        """Remove a card. Return the cases that it has not measured, and the like cards that may take them."""
+        """Remove a card. Return the cases that it has not measured, and the similar cards that
+        may take them.
+        """
         with self._changed:
             left = [*unfinished, *self._waiting.pop(card)]
             self._working.discard(card)
@@ -233,7 +234,7 @@ class _Sharing:
             return left, heirs
 
     def stop(self) -> None:
-        """Have no card get another case."""
+        """Stop handing out cases."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -243,7 +244,7 @@ class _Sharing:
 
 
 class _Driver(threading.Thread, Generic[R]):
-    """Has one card measure its cases, suite by suite."""
+    """Makes one card measure its cases, suite by suite."""
 
     def __init__(self, card: Card, sharing: _Sharing, measure: Measure[R]) -> None:
         super().__init__(name=card.device.spec, daemon=True)
@@ -253,11 +254,12 @@ class _Driver(threading.Thread, Generic[R]):
         """Results with their suite's number."""
         self.lost: Lost | None = None
         self.error: BaseException | None = None
-        """An interrupt, or an error of the harness's own."""
+        """An interrupt, or an internal error of the harness."""
         self.ended = threading.Event()
-        """Set at the end. `join` is of no use: interrupted, it can mark a thread as ended that goes on."""
+        """Set at the end. `join` does not work here: if interrupted, it can mark a running thread
+        as ended."""
         self.interrupt = threading.Event()
-        """Set to have this thread raise KeyboardInterrupt."""
+        """Set to make this thread raise KeyboardInterrupt."""
 
     def run(self) -> None:
         heed(self.interrupt)
@@ -283,13 +285,13 @@ class _Driver(threading.Thread, Generic[R]):
         self.results.append((suite, kept if self.lost and self.lost.heirs else result))
 
     def _leave(self, unfinished: Iterable[CaseOfSuite], error: HarnessError) -> None:
-        # Where the command makes no sense, it makes none on a like card.
+        # An invalid command is invalid on a similar card too.
         left, heirs = self._sharing.leave(self._card, unfinished, may_pass=isinstance(error, MeasureError))
         self.lost = Lost(self._card, error, tuple(case.id for case in left), tuple(heirs))
 
 
 def _split(result: R) -> tuple[R, dict[str, str]]:
-    """Return a result without the cases before which its card was lost, and these cases with the reason."""
+    """Return a result without the cases that the card was lost before, and these cases with the reason."""
     if (field := _FIELDS.get(type(result))) is None:
         return result, {}
     outcomes: Sequence[Row | Verdict] = getattr(result, field)
@@ -308,7 +310,7 @@ def spread(
     """Measure on several cards at once. `listed` returns all cases that a device can measure.
 
     `measure` is called in a thread for each card, with a suite's number and the ids of some of its cases.
-    Like cards share the cases unless `share` is False. A card that is lost leaves its cases to like cards.
+    Similar cards share the cases unless `share` is False. A lost card leaves its cases to similar cards.
     """
     sharing = _Sharing(alike(cards) if share else [(card,) for card in cards], listed)
     drivers = [_Driver(card, sharing, measure) for card in cards]
@@ -337,6 +339,6 @@ def spread(
 
 def _wait_for(drivers: Iterable[_Driver[R]]) -> None:
     for driver in drivers:
-        # A signal that the system gives to another thread is noticed after this long.
+        # A signal that arrives in another thread is noticed after this time.
         while not driver.ended.wait(_GLANCE_S):
             pass

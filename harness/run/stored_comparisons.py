@@ -1,4 +1,4 @@
-"""Comparisons of the folder of results, as they were stored."""
+"""Reads comparisons back from the folder of results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)
 
 
 def stored_result(path: Path) -> ComparisonResult:
-    """Return a comparison from its record, with the calibration beside it. Raises StoreError."""
+    """Return a comparison from its record, with the device's calibration. Raises StoreError."""
     return replace(read_comparison(path), calibration=read_calibration(path.parent))
 
 
 def newest_comparisons(results: Path) -> list[ComparisonResult]:
-    """The newest comparison below a folder of results, with those of the same two commits of other suites
-    and cards: the newest of each. Raises StoreError where there is none.
+    """Return the newest comparison below a folder of results, with those of the same two commits.
+
+    The latter are the newest of each other suite and card. Raises StoreError if there is none.
     """
     found = [(match, path) for path in results.glob("*/*.jsonl") if (match := _NAME.fullmatch(path.name))]
     ends = None
@@ -30,7 +31,7 @@ def newest_comparisons(results: Path) -> list[ComparisonResult]:
         if (ends and match["ends"] != ends) or key in chosen:
             continue
         result = stored_result(path)
-        if result.comparison.command == "compare":  # a calibration's record looks alike
+        if result.comparison.command == "compare":  # a calibration's record looks similar
             ends = match["ends"]
             chosen[key] = result
     if not chosen:

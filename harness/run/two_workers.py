@@ -1,7 +1,7 @@
-"""A pair of kernels timed by two worker processes in turns: one for each side, on one device.
+"""Times a pair of kernels in two alternating worker processes, one for each side, on one device.
 
-What one process shares between the sides, its arrays and the place of its code, two do not. So their blocks
-differ by more from one another, and are judged by a wider prior.
+In one process both sides share the arrays and the addresses of code; in two they do not. So the blocks differ
+more from each other, and are judged with a wider prior.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ R = TypeVar("R")
 
 SIDES: tuple[SideName, ...] = ("base", "head")
 HEAD_FIRST = SIDES[::-1]
-"""The order in which sides are held responsible: it is head that fails where both are wrong."""
+"""The order in which sides are blamed: if both are wrong, head fails."""
 ORDERS: Mapping[Order, tuple[SideName, ...]] = {
     "ABBA": ("base", "head", "head", "base"),
     "BAAB": ("head", "base", "base", "head"),
 }
 MIN_SLOT_NS = 2e6
-"""The shortest slot of launches back to back: the first of them may still feel the hand-over, which takes
-some tenths of a millisecond."""
+"""Shortest slot of back-to-back launches, in nanoseconds. The hand-over takes some tenths of a millisecond
+and may affect the first launch."""
 MIN_SPLIT_SLOT_NS = 3e5
 """Shortest slot whose launches are timed one by one, in nanoseconds of kernel time. With flushes and events
 such a slot lasts about five times as long, and its quads are still more precise than pairs of processes."""
 LEAD_IN_S = 0.005
-"""Launches before a slot that are not timed: long beside the hand-over, so that clock, caches and the other
-process's threads have come to rest."""
+"""Length of untimed launches before a slot, in seconds. It is long compared with the hand-over, so that
+clock, caches and the other process's threads are at rest."""
 
 
 class TurnPair:
     """A worker process of each side, until `close` ends them.
 
-    `start` starts one, and `open_device` has it open the device, of the side `first` first; both raise what
-    these raise. On an H100 the process that came second was slower by up to 2 % at 5 us, so the next pair has
-    the other side come first.
+    `start` starts a process, and `open_device` makes it open the device, first for the side `first`. On an
+    H100 the process that opened second was slower by up to 2 % at 5 us, so the next pair opens in the other
+    order.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class TurnPair:
         self._sides: tuple[SideName, ...] = SIDES if first == "base" else SIDES[::-1]
         self.is_open = False
         self._begun: dict[SideName, Pending[SidesByPair]] = {}
-        """Requests that were sent ahead, and not yet waited for."""
+        """Requests sent ahead whose answers have not been read."""
         with ExitStack() as stack:
-            # Both are started before the first is waited for: what they import takes long.
+            # Start both before waiting for either: their imports take long.
             self._workers = {side: stack.enter_context(closing(start(side))) for side in self._sides}
             self._stack = stack.pop_all()
 
@@ -76,25 +76,25 @@ class TurnPair:
 
     def close(self) -> None:
         for worker in self._workers.values():
-            worker.kill_soon()  # a driver takes its time to clear up
+            worker.kill_soon()  # drivers take time to clean up
         self._stack.close()
 
     def open(self) -> None:
-        """Have both processes open the device. Where that fails, the pair has to be closed."""
+        """Make both processes open the device. After an error, the pair has to be closed."""
         if not self.is_open:
             for side, worker in self._workers.items():
                 self._open_device(side, worker)
             self.is_open = True
 
     def prepare(self, pairs: tuple[protocol.PairOf, ...], timeout_s: float) -> None:
-        """Open the device and ask both processes to build; wait for neither. Raises as `open`, and
+        """Open the device and ask both processes to build, without waiting. Raises as `open`, and
         WorkerError.
         """
         self.open()
         self._begun = self._begin_inspect(pairs, timeout_s)
 
     def is_prepared(self) -> bool:
-        """Wait for what `prepare` began, if anything. A pair that failed has to be closed."""
+        """Wait for the builds of `prepare`, if any. A pair that failed has to be closed."""
         begun, self._begun = self._begun, {}
         try:
             self._answers(begun)
@@ -105,7 +105,7 @@ class TurnPair:
     def inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
     ) -> Mapping[SideName, SidesByPair] | Failed:
-        """Build each side of the pairs in its own process. One that fails has to be closed."""
+        """Build each side of the pairs in its own process. A pair that fails has to be closed."""
         try:
             begun = self._begin_inspect(pairs, timeout_s)
             return self._answers(begun)
@@ -122,9 +122,9 @@ class TurnPair:
     def compare(
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object] = lambda: None
     ) -> protocol.CompareReply | Failed:
-        """Answer as one process that has both sides would. A pair that fails has to be closed.
+        """Answer like one process that holds both sides. A pair that fails has to be closed.
 
-        `meanwhile` is called while both sides verify, when nothing is timed. Its time counts for their
+        `meanwhile` is called while both sides verify, when nothing is timed. Its time counts towards their
         timeout.
         """
         try:
@@ -138,7 +138,7 @@ class TurnPair:
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object]
     ) -> protocol.CompareReply:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        # Both at once: an extension takes a minute, and what it imports some seconds.
+        # Both at once: building an extension takes a minute, and imports some seconds.
         pair = request.pair
         building = self._begin_all(
             lambda side: protocol.BuildSide(pair=pair, side=side), timeout_s, self._sides
@@ -147,7 +147,7 @@ class TurnPair:
         for side in HEAD_FIRST:
             own = msgspec.structs.replace(request, order_seed=rng.getrandbits(32))
             self._ask(side, protocol.Join(compare=own, side=side), timeout_s)
-        # Head reads base's outputs where it is held to these.
+        # Head reads base's outputs if they are its reference.
         first: tuple[SideName, ...] = ("base",) if request.base_first else HEAD_FIRST
         verifying = self._begin_all(lambda _side: protocol.Verify(), timeout_s, first)
         meanwhile()
@@ -176,7 +176,7 @@ class TurnPair:
         is_split = base.l2 == "cold" or base.restored
         least_ns = max(settings.min_slot_ns, MIN_SPLIT_SLOT_NS if is_split else MIN_SLOT_NS)
         launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
-        for side in self._sides:  # the first turn of each prepares more than the others
+        for side in self._sides:  # the first turn of each process prepares more than the others
             self._take(side, launches, rng.getrandbits(32), timeout_s)
         quads: list[Quad] = []
         spent_s = 0.0
@@ -228,7 +228,9 @@ class TurnPair:
         return self._ask(side, request, timeout_s)
 
     def _ask(self, side: SideName, request: Request[R], timeout_s: float) -> R:
-        """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
+        """Return the answer of one side's process. Raises _FailedError and WorkerError, with the side at
+        fault.
+        """
         pending = self._begin(side, request, timeout_s)
         return self._answer(side, pending)
 
@@ -245,7 +247,7 @@ class TurnPair:
         return begun
 
     def _answers(self, begun: Mapping[SideName, Pending[R]]) -> dict[SideName, R]:
-        """Return the answers of all sides that were asked, head's first. Raises as `_ask`."""
+        """Return the answers of all sides that have a request, head's first. Raises as `_ask`."""
         return {side: self._answer(side, begun[side]) for side in HEAD_FIRST if side in begun}
 
     def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:
@@ -262,23 +264,23 @@ class TurnPair:
 
 NewPair = Callable[[SideName], TurnPair]
 ToBuild = tuple[tuple[protocol.PairOf, ...], float]
-"""Pairs of kernels that processes build before their turn, and how long they may take for it in seconds."""
+"""Pairs of kernels to build ahead, and the time limit for it in seconds."""
 
 
 class PairsAhead:
-    """Pairs of processes that are begun before their turn, until `close` ends them.
+    """Pairs of processes that are started before they are needed, until `close` ends them.
 
-    They open the device while the pair before them verifies, and import and build while it is measured.
+    They open the device while the previous pair verifies, and import and build while it is measured.
     Importing takes longer than measuring. `new` starts a pair whose named side opens the device first; the
-    sides alternate. Each method is given `new` anew, since a kept method would keep the session alive that
-    owns these pairs.
+    sides alternate. Each method gets `new` as an argument, because a stored method would keep the session
+    alive that owns these pairs.
     """
 
     def __init__(self) -> None:
         self._pairs: deque[TurnPair] = deque()
         self._count = 0
         self.most = 0
-        """Largest number of pairs that wait."""
+        """Most pairs that wait."""
         self.wanted: ToBuild = ((), 0.0)
         """Kernels that the waiting pairs build; empty until something is to be measured."""
 
@@ -291,32 +293,32 @@ class PairsAhead:
             self._pairs.popleft().close()
 
     def next(self, new: NewPair) -> TurnPair:
-        """Return the pair that was begun first, or a new pair where there is none or its build failed."""
+        """Return the pair that was started first, or a new pair if there is none or its build failed."""
         with ExitStack() as stack:
             pair = self._pairs.popleft() if self._pairs else self._another(new)
-            stack.callback(pair.close)  # an interrupt may come while it is waited for
-            self.start(new, min(1, self.most))  # an interpreter takes its time to start
+            stack.callback(pair.close)  # an interrupt may come during the wait
+            self.start(new, min(1, self.most))  # an interpreter takes time to start
             if pair.is_prepared():
                 stack.pop_all()
                 return pair
-        self._give_up()  # whichever case is at fault is told when it is built alone
+        self._give_up()  # the failing case is reported when it is built alone
         return self._another(new)
 
     def start(self, new: NewPair, more: int = 0) -> None:
-        """Start pairs until there are `most`, and `more` beyond; they do not open the device yet."""
+        """Start pairs until there are `most`, and `more` beyond that. They do not open the device yet."""
         while self.wanted[0] and len(self._pairs) < self.most + more:
             self._pairs.append(self._another(new))
 
     def prepare(self, most: int | None = None) -> None:
-        """Have the first pairs, up to `most`, open the device and build what is wanted.
+        """Make the first pairs, up to `most`, open the device and build the wanted kernels.
 
-        Call it only while nothing is timed: a process that opens the device disturbs every other.
+        Call it only while nothing is timed: a process that opens the device disturbs the others.
         """
         try:
             for pair in islice(self._pairs, self.most if most is None else most):
                 if not pair.is_open:
                     pair.prepare(*self.wanted)
-        except HarnessError:  # such as a card without room for so many
+        except HarnessError:  # for example a card without room for so many
             self._give_up()
 
     def _give_up(self) -> None:

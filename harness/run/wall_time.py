@@ -1,4 +1,4 @@
-"""The wall time of a session on a device, by what it was spent on."""
+"""The wall time of a session on a device, by stage."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STAGES = ("queue", "open", "build", "inputs", "reference", "verify", "measure", "judge")
-"""Waiting for the device; starting and ending processes, which open it; building kernels; making inputs;
-computing references; verifying; measuring; and everything else, which the session does itself."""
+"""Stages of a session.
+
+In order: waiting for the device; starting and ending processes, which open it; building kernels; making
+inputs; computing references; verifying; measuring; and the session's own work.
+"""
 _STAGES_OF_PROGRESS = {
     **{stage: stage for stage in STAGES},
     **dict.fromkeys(("library", "plant", "solo", "count"), "measure"),
@@ -23,16 +26,18 @@ class WallTime:
         self._stage, self._since = "judge", time.monotonic()
 
     def enter(self, stage: str) -> str:
-        """Charge what follows to a stage, which may be any progress of a worker; return the stage before."""
+        """Charge time to a stage from now on, and return the previous stage. A worker's progress may name the
+        stage.
+        """
         before, now = self._stage, time.monotonic()
         self._spent_s[before] += now - self._since
-        # All other progress, such as a compiler's name, is of a build.
+        # All other progress, such as a compiler's name, belongs to a build.
         self._stage, self._since = _STAGES_OF_PROGRESS.get(stage.partition(" ")[0], "build"), now
         return before
 
     @contextmanager
     def during(self, stage: str) -> Iterator[None]:
-        """Charge what is done in here to a stage."""
+        """Charge the time of this block to a stage."""
         before = self.enter(stage)
         try:
             yield

@@ -1,3 +1,4 @@
-"""Suites as a kernel's author writes them (problems, kernels, sizes, cases), and loading them at a commit.
+"""Suites as authors write them (problems, kernels, sizes, cases), and their loading at a commit.
+
 Nothing here measures.
 """

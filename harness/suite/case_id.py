@@ -1,6 +1,6 @@
 """Names of cases: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
 
-Whatever prints a case or a size writes it as here, and whatever is asked for one reads it here. Pure.
+All output of cases and sizes is formatted here, and all input is parsed here. Pure functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_AXIS = 2**31 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _BY_X = re.compile(r"[0-9]+(?:x[0-9]+)+\Z")
 _FULL = re.compile(r"(?P<name>.+)\[(?P<size>[^\[\]]*=[^\[\]]*|\*|)\]\Z")
-"""Brackets hold the size where they hold axes; otherwise they are a glob's."""
+"""Brackets hold a size if they contain axes; otherwise they belong to a glob."""
 _PLANTED = re.compile(r"(?P<case>.+) (?P<planted>\+\S+ %)\Z")
 _ASV = re.compile(r"(?P<group>(?:\w+\.)*)track_(?P<track>\w+)\((?P<kernel>[^,()]+), *(?P<size>[^()]+)\)\Z")
 _TEST = re.compile(r"(?:.*::)?test\w*\[(?P<case>\w+\..+)\]\Z")
@@ -27,18 +27,20 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def size_label(sizes: Mapping[str, int]) -> str:
-    """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+    """Return the label of a point: ``4096`` if all axes are equal, else ``500x300x700``."""
     return Size.of(sizes).label
 
 
 def short_id(suite: str, kernel: str, label: str) -> str:
-    """``matmul.naive@4096``; of a size that only its label is known of, as of asv's parameters."""
+    """Return the short id, such as ``matmul.naive@4096``. It also works for a size that only has a label, as
+    in asv.
+    """
     return f"{suite}.{kernel}{'@' if label else ''}{label}"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A point of a problem's axes: one length for all of them, one for each in their order, or by name."""
+    """A point of a problem's axes: one length for all axes, one for each in order, or lengths by name."""
 
     lengths: tuple[int, ...]
     axes: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ class Size:
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """``4096``, ``500x300x700``, ``500,300,700`` or ``m=500,n=300,k=700``. Raises UsageError."""
+        """Parse ``4096``, ``500x300x700``, ``500,300,700`` or ``m=500,n=300,k=700``. Raises UsageError."""
         parts = [part.strip() for part in text.split("x" if _BY_X.match(text) else ",")]
         if "=" not in text:
             return cls(tuple(_length(text, part) for part in parts))
@@ -68,12 +70,12 @@ class Size:
 
     @property
     def label(self) -> str:
-        """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+        """Return the label: ``4096`` if all axes are equal, else ``500x300x700``."""
         alike = len(set(self.lengths)) == 1
         return str(self.lengths[0]) if alike else "x".join(map(str, self.lengths))
 
     def fits(self, axes: Collection[str]) -> bool:
-        """Tell whether it says a length for each of a problem's axes, and for nothing else."""
+        """Tell whether it gives a length for exactly the axes of a problem."""
         return set(self.axes) == set(axes) if self.axes else len(self.lengths) in (1, len(axes))
 
     def at(self, axes: Collection[str]) -> dict[str, int]:
@@ -95,7 +97,7 @@ def _length(text: str, part: str) -> int:
             f"Size {text}: {part!r} is not an integer. Expected sizes from 1 to {MAX_AXIS}, such as 1024, "
             "500x300x700 or m=500,n=300,k=700."
         )
-    # Python refuses to read an integer of more than 4300 digits.
+    # Python refuses to parse an integer of more than 4300 digits.
     if len(part) > 4000 or not 1 <= int(part) <= MAX_AXIS:
         raise UsageError(f"Size {text}: {part} is out of range. Expected sizes from 1 to {MAX_AXIS}.")
     return int(part)
@@ -108,9 +110,9 @@ class CaseId:
     suite: str
     kernel: str
     size: Size | None = None
-    """The point of the axes; None for any size, and for a comparison's tests of itself, such as twin.same."""
+    """The point of the axes. None for any size, and for a comparison's twins such as twin.same."""
     planted: str = ""
-    """The slowdown that was planted into it, such as ``+2 %``."""
+    """The planted slowdown, such as ``+2 %``."""
 
     @classmethod
     def of(cls, suite: str, kernel: str, sizes: Mapping[str, int]) -> CaseId:
@@ -118,7 +120,7 @@ class CaseId:
 
     @classmethod
     def parse(cls, text: str) -> CaseId:
-        """Return the case of an id in full or in short, or of asv's name of it. Raises UsageError."""
+        """Return the case of a full or short id, or of asv's name. Raises UsageError."""
         name, size, planted = _split(text)
         suite, dot, kernel = name.partition(".")
         if not dot or not suite or not kernel or _WILD.search(name):
@@ -130,7 +132,7 @@ class CaseId:
         return cls(suite, kernel, point, planted)
 
     def __str__(self) -> str:
-        """Return the id in full where the names of the axes are known, else in short."""
+        """Return the full id if the names of the axes are known, else the short one."""
         if self.size is None or (self.size.lengths and not self.size.axes):
             return self._with(short_id(self.suite, self.kernel, str(self.size or "")))
         return self._with(f"{self.suite}.{self.kernel}[{self.size}]")
@@ -152,7 +154,7 @@ def in_short(text: str) -> str:
 
 
 def _split(text: str) -> tuple[str, str | None, str]:
-    """Name, size and planted slowdown of an id or a glob of ids, each as it is written."""
+    """Return name, size and planted slowdown of an id or a glob of ids, as written."""
     if test := _TEST.match(text):
         text = test["case"]
     if asv := parse_asv_name(text):
@@ -167,14 +169,14 @@ def _split(text: str) -> tuple[str, str | None, str]:
 
 class AsvName(NamedTuple):
     group: str
-    """The class that holds the benchmark; empty where the name does not say it."""
+    """Class that contains the benchmark; empty if the name has no class."""
     track: str
     kernel: str
     size: str
 
 
 def parse_asv_name(name: str) -> AsvName | None:
-    """``suites.Matmul.track_gflops('naive', 64)`` in its parts; None where it is no track of a kernel."""
+    """Return the parts of ``suites.Matmul.track_gflops('naive', 64)``; None if it is no track of a kernel."""
     found = _ASV.match(name)
     if found is None:
         return None
@@ -184,11 +186,11 @@ def parse_asv_name(name: str) -> AsvName | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A person's name for cases: a suite, a kernel, an id as anything prints it, or a glob of these."""
+    """A user's selection of cases: a suite, a kernel, a displayed id, or a glob of these."""
 
     name: str
     size: str | None = None
-    """The size as it was written; None for every size."""
+    """The size as written; None for every size."""
 
     @classmethod
     def parse(cls, text: str) -> Selector:
@@ -206,7 +208,7 @@ class Selector:
     def points(
         self, axes: Collection[str], points: Sequence[Mapping[str, int]]
     ) -> Iterable[Mapping[str, int]]:
-        """Which points of a problem it selects: the one that it says, else those of `points` that fit it."""
+        """Return the selected points of a problem: the given one, else those of `points` that match."""
         if self.size is None:
             return points
         if self.has_glob_size:
@@ -215,12 +217,12 @@ class Selector:
         return [size.at(axes)] if size.fits(axes) else []
 
     def has_label(self, label: str) -> bool:
-        """Tell whether it selects a size that is known by its label alone."""
+        """Tell whether it selects a size that only has a label."""
         if self.size is None or fnmatchcase(label, self.size):
             return True
         try:
             return Size.parse(self.size).label == label
-        except UsageError:  # a glob, or another project's parameter
+        except UsageError:  # a glob, or a parameter of another project
             return False
 
     def _is_like(self, size: Size) -> bool:

@@ -1,4 +1,4 @@
-"""The sizes and the configurations that a sweep of a kernel's tuning measures."""
+"""The sizes and configurations of a sweep, by a kernel's tuning."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from harness.suite.tuning import Tuning
 def points(
     suite: Suite, tuning: Tuning, sizes: Sequence[str] = (), *, quick: bool = False
 ) -> tuple[dict[str, int], ...]:
-    """Return the sizes to sweep: those asked for, else the tuning's, else the problem's own.
+    """Return the sizes to sweep: the requested ones, else the tuning's, else the problem's.
 
-    Raises UsageError for a size that is none, SuiteError for one of the tuning's.
+    Raises UsageError for an invalid requested size, SuiteError for an invalid size of the tuning.
     """
     if sizes:
         found = [Size.parse(size).at(suite.problem.axes) for size in sizes]
@@ -43,7 +43,7 @@ def configurations(
 ) -> tuple[Configuration, ...]:
     """Return every configuration at every size, numbered from 1, size by size.
 
-    Raises SuiteError where there is none, or a value is neither an integer nor a word.
+    Raises SuiteError if there is none, or a value is neither an integer nor a word.
     """
     values = itertools.product(*tuning.parameters.values())
     chosen = tuning.configurations or [dict(zip(tuning.names, each, strict=True)) for each in values]

@@ -1,4 +1,4 @@
-"""Facts that a suite may know of the device that a case runs on."""
+"""Facts about the device of a case that a suite may use."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """A device as the kernels of a suite may know it: ``case.device``.
+    """A device as a suite sees it: ``case.device``.
 
-    A fact that the device does not tell raises NotToldError, which is an AttributeError: ``getattr`` takes a
-    default in its place.
+    A fact that the device does not report raises NotToldError, an AttributeError. So ``getattr`` can supply a
+    default.
     """
 
     name: str
-    """``NVIDIA H200``."""
+    """Name, such as ``NVIDIA H200``."""
     backend: str
-    """cuda, opencl, opengl, cpu or null."""
+    """Its backend: cuda, opencl, opengl, cpu or null."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """Values of the properties."""
     built: bool = False
-    """True once the kernel is built, so that it is known how many of its blocks stay resident."""
+    """True after the kernel is built, when the number of its resident blocks is known."""
 
     @property
     def sm_count(self) -> int:
-        """Multiprocessors; on OpenCL compute units, which of a CPU are its threads."""
+        """Return the number of multiprocessors; on OpenCL of compute units, which are threads on a CPU."""
         return self._fact("sm_count")
 
     @property
     def capability(self) -> tuple[int, int]:
-        """CUDA's compute capability, major and minor."""
+        """Return CUDA's compute capability, major and minor."""
         major, minor = divmod(self._fact("capability"), 10)
         return major, minor
 
@@ -46,7 +46,7 @@ class DeviceFacts:
 
     @property
     def shared_bytes_per_block(self) -> int:
-        """Most shared memory that one block may use, opt-in included."""
+        """Return the largest shared memory of one block, opt-in included."""
         return self._fact("shared_bytes_per_block")
 
     @property
@@ -55,22 +55,24 @@ class DeviceFacts:
 
     @property
     def registers_per_sm(self) -> int:
-        """Registers of 32 bits."""
+        """Return the number of 32-bit registers."""
         return self._fact("registers_per_sm")
 
     @property
     def threads_per_block(self) -> int:
-        """Most threads of one block."""
+        """Return the most threads of one block."""
         return self._fact("threads_per_block")
 
     @property
     def threads_per_sm(self) -> int:
-        """Most threads that stay resident on one multiprocessor."""
+        """Return the most threads resident on one multiprocessor."""
         return self._fact("threads_per_sm")
 
     @property
     def resident_blocks(self) -> int:
-        """Blocks of this kernel that one multiprocessor holds at once; known to its grid alone."""
+        """Return the blocks of this kernel that one multiprocessor holds at once. Only its grid
+        may use it.
+        """
         if not self.built:
             raise NotYetKnownError(
                 "case.resident_blocks, which is known once the kernel is built: only its grid may ask for it."

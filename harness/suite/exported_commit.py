@@ -1,10 +1,9 @@
-"""The files of a commit as a checkout would have them, kept in the cache and checked by git's own hashes on
-each use.
+"""The files of a commit as in a checkout, kept in the cache and checked by git's hashes on each use.
 
-git itself writes them, with an index of its own, so attributes, line ends, filters and links are what they
-are in a checkout, and the user's index, working tree and hooks are left alone. Submodules are taken from
-where the clone has them; one that it does not have stays an empty folder, as git leaves it. A link that leads
-out of the repository leads nowhere: what it holds is in no commit.
+git itself writes them with a separate index, so attributes, line ends, filters and links are as in a
+checkout. The user's index, working tree and hooks are left alone. Submodules come from the clone; a missing
+one becomes an empty folder, as in git. A link that leads out of the repository is broken on purpose, because
+its target is in no commit.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ _SETTINGS = {
     "core.sparseCheckout": "false",
     "core.splitIndex": "false",
 }
-"""Users' settings by which git would run or leave something in the repository, or leave out files."""
+"""Overrides of user settings that would make git run or leave something in the repository, or omit files."""
 _LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
 _NOWHERE = b"/dev/null/outside:"
-"""Target that replaces one out of the repository: below a file there is nothing."""
+"""Replacement for link targets outside of the repository: a path below a file never exists."""
 _CHUNK = 1 << 20
 _AT_ONCE = 500
 _MOST_REASONS = 3
-"""The most reasons of one kind that a message gives."""
+"""Most reasons of one kind in a message."""
 _IS_MISSING = re.compile(
     r"no such file|not a directory|not found|no module named|cannot (?:import|open|read|find)|could not open"
     r"|has no suite",
     re.IGNORECASE,
 )
-"""Words of Python, the harness and compilers for a file that is not there."""
+"""Wordings of Python, the harness and compilers for a missing file."""
 
 
 class _TreeEntry(NamedTuple):
     mode: bytes
     hash: bytes
-    """Hexadecimal, of the blob; of a submodule, its commit."""
+    """Hexadecimal hash of the blob; for a submodule, of its commit."""
 
 
 class _Clone(NamedTuple):
@@ -66,7 +65,7 @@ class _Clone(NamedTuple):
     def ask(
         self, *args: str, work_tree: Path | None = None, index: Path | None = None, stdin: bytes | None = None
     ) -> bytes:
-        # A submodule's own setting names a working tree that may be gone, which git would not bear.
+        # A submodule's own setting may name a missing working tree, which makes git fail.
         place = work_tree or self.git_dir
         paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
@@ -82,26 +81,26 @@ class _Clone(NamedTuple):
 
 
 class _Absent(NamedTuple):
-    """A submodule that the clone does not have at the commit that is asked for."""
+    """A submodule that the clone lacks at the requested commit."""
 
     inside: bytes
-    """The folder of the repository that names it; empty for the outermost."""
+    """Folder of the repository that refers to it; empty for the outermost."""
     path: bytes
     commit: str
     known: bool
-    """True where the clone has it at other commits."""
+    """True if the clone has it at other commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A repository's part of a commit's files: the one asked for, or one of its submodules."""
+    """A repository's part of a commit's files: the requested repository, or one of its submodules."""
 
     clone: _Clone
     commit: str
     prefix: bytes
-    """The part's folder in the whole, with a slash at the end; empty for the outermost."""
+    """Folder of the part in the whole, with a slash at the end; empty for the outermost."""
     entries: Mapping[bytes, _TreeEntry]
-    """The part's files and submodules by their paths in it."""
+    """Files and submodules of the part by path within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +118,12 @@ class _Tree:
 
 
 def export(repository: Path, commit: str) -> Path:
-    """Return the folder of all files of a commit or tree, by its full hash. Raises GitError, StoreError.
+    """Return a folder with all files of a commit or tree, by its full hash. Raises GitError, StoreError.
 
-    The folder is the cache's where that has it unharmed or can be given it; else it ends with this process.
+    The folder is in the cache if that is valid and writable; otherwise it is removed when this process ends.
     """
     tree = _tree(_clone(repository), commit)
-    with contextlib.suppress(OSError, GitError):  # a cache that is full, read-only or another user's
+    with contextlib.suppress(OSError, GitError):  # a full or read-only cache, or another user's
         return _in_folder(tree, cache_dir() / EXPORTS)
     try:
         return _in_folder(tree, _own_folder() / EXPORTS)
@@ -136,11 +135,11 @@ def export(repository: Path, commit: str) -> Path:
 
 
 def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str], source: str | None) -> str:
-    """Return the hash of a commit's tree with another suite.py, for a suite that was written afterwards.
+    """Return the hash of a commit's tree with another suite.py, for a suite written later.
 
-    `suite` is the suite's folder within the repository. Its suite.py is that of `source`, a commit or None
-    for the working tree; so are files of the folder and `others` that the commit lacks. Git keeps the tree
-    among its objects, where nothing refers to it. Raises GitError.
+    `suite` is the suite's folder within the repository. Its suite.py comes from `source`, a commit or None
+    for the working tree. So do files of the folder and `others` that the commit lacks. Git keeps the tree
+    among its objects without a reference. Raises GitError.
     """
     clone = _clone(repository)
     own = _entries(clone, commit)
@@ -165,7 +164,7 @@ def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str],
 
 
 def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _TreeEntry]:
-    """Files of the working tree that git does not ignore, as blobs that git now has."""
+    """Return files of the working tree that git does not ignore, stored as blobs in git."""
     top = clone.work_tree
     if top is None:
         raise GitError(f"{clone.git_dir} has no working tree to take a suite from.")
@@ -197,7 +196,7 @@ def _clone(repository: Path) -> _Clone:
 
 
 def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
-    """Return the files of a commit, those of its submodules among them."""
+    """Return the files of a commit, including those of its submodules."""
     own = _Part(clone, commit, prefix, _entries(clone, commit))
     parts = [own]
     absent: list[_Absent] = []
@@ -225,12 +224,12 @@ def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _TreeEntry]:
 
 
 def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
-    """Path and name of each submodule; the name is empty where .gitmodules has none that is safe."""
+    """Yield path and name of each submodule. The name is empty if .gitmodules has no safe name."""
     paths = [path for path, entry in part.entries.items() if entry.mode == _SUBMODULE]
     if not paths:
         return
     names: dict[bytes, bytes] = {}
-    with contextlib.suppress(GitError):  # no .gitmodules, or nothing in it
+    with contextlib.suppress(GitError):  # no .gitmodules, or an empty one
         blob = f"--blob={part.commit}:.gitmodules"
         for line in part.clone.ask("config", "-z", blob, "--get-regexp", r"^submodule\..*\.path$").split(
             b"\0"
@@ -239,7 +238,7 @@ def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
             names[path] = key.removeprefix(b"submodule.").removesuffix(b".path")
     for path in paths:
         name = names.get(path, b"")
-        # It is about to become a path in the repository, and anybody may have written it.
+        # It becomes a path in the repository, and is untrusted.
         yield path, b"" if b".." in name.split(b"/") or name.startswith(b"/") else name
 
 
@@ -257,17 +256,19 @@ def _possible_clones(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone
 
 
 def _in_folder(tree: _Tree, home: Path) -> Path:
-    """The files in a folder of `home`, written where they are not there already. Raises OSError, GitError."""
+    """Return the files in a folder of `home`, written if they are not there already. Raises OSError,
+    GitError.
+    """
     place = home / tree.name
     if _is_whole(place, tree):
         return place
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=home, ignore_cleanup_errors=True) as scratch:
-        # Within, for the scratch folder itself is this user's alone.
+        # Within it, because the scratch folder itself belongs to this user alone.
         made = Path(scratch, "files")
         _write(tree, made, Path(scratch, "index"))
         _make_durable(made)
-        # Another process may have been first, and somebody may be using what it made.
+        # Another process may have been first, and its folder may be in use.
         if not _is_whole(place, tree):
             try:
                 _put(made, place)
@@ -296,20 +297,20 @@ def _write(tree: _Tree, made: Path, index: Path) -> None:
 
 
 def _make_durable(folder: Path) -> None:
-    """Write all to the disk before it gets its name, or a power cut may leave empty files there."""
+    """Flush everything to the disk before the rename, or a power cut may leave empty files."""
     file = os.open(folder, os.O_RDONLY)
     try:
-        # One call for this file system: one a file takes long for ten thousand, and os.sync waits for all
-        # disks, a network's too.
+        # Use one call for this file system. One call per file takes long for ten thousand, and os.sync waits
+        # for all disks, including network disks.
         ctypes.CDLL(None).syncfs(file)
-    except AttributeError:  # Linux alone has it
+    except AttributeError:  # only on Linux
         os.sync()
     finally:
         os.close(file)
 
 
 def _put(made: Path, place: Path) -> None:
-    """Give what was made its name. What had it before, damaged, is left where `made` was."""
+    """Rename the new folder. A damaged folder of that name is moved to the place of `made`."""
     if not os.path.lexists(place):
         made.rename(place)
     elif not _exchange(made, place):
@@ -318,9 +319,9 @@ def _put(made: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Have two paths change names in one step; false where the system cannot."""
+    """Exchange the names of two paths atomically; False if the system cannot."""
     at_folder, exchange = -100, 2
-    with contextlib.suppress(AttributeError):  # Linux alone has it
+    with contextlib.suppress(AttributeError):  # only on Linux
         rename = ctypes.CDLL(None).renameat2
         return bool(rename(at_folder, os.fsencode(one), at_folder, os.fsencode(other), exchange) == 0)
     return False
@@ -336,7 +337,7 @@ def _all(tree: _Tree) -> dict[bytes, _TreeEntry]:
 
 
 def _folders(tree: _Tree) -> set[bytes]:
-    """Return every folder; of a submodule even if it is empty."""
+    """Return every folder, including those of empty submodules."""
     found: set[bytes] = set()
     for part in tree.parts:
         for path, entry in part.entries.items():
@@ -349,7 +350,7 @@ def _folders(tree: _Tree) -> set[bytes]:
 
 
 def _is_whole(place: Path, tree: _Tree) -> bool:
-    """Tell whether a folder has a commit's files, by hash, and nothing else; remove compiled Python."""
+    """Tell whether a folder holds exactly a commit's files, by hash. Compiled Python is removed."""
     root, expected, folders = os.fsencode(place), _all(tree), _folders(tree)
     converted = []
     try:
@@ -366,7 +367,7 @@ def _is_whole(place: Path, tree: _Tree) -> bool:
 
 
 def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
-    """Everything but folders that are `known`, with its path from the root."""
+    """Yield everything except `known` folders, with its path from the root."""
     with os.scandir(folder) as entries:
         for entry in entries:
             path = entry.path[len(root) + 1 :]
@@ -381,7 +382,7 @@ def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes
 
 
 def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
-    """Tell whether it is of the expected kind: nothing else is opened, as that may never end."""
+    """Tell whether an entry is of the expected kind. Others are not opened, since reading may never end."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if wanted.mode == _LINK:
         return stat.S_ISLNK(mode)
@@ -389,8 +390,8 @@ def _is_like(entry: os.DirEntry[bytes], wanted: _TreeEntry) -> bool:
 
 
 def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _TreeEntry) -> bytes:
-    """A file's hash as git makes it of a blob. That of a link is of what it leads to in the repository."""
-    # Not for security: what git's objects are named by.
+    """Return a file's hash as git's blob hash. For a link, hash its target within the repository."""
+    # Not for security: git names objects by it.
     digest = hashlib.sha1(usedforsecurity=False) if len(wanted.hash) == 40 else hashlib.sha256()
     if wanted.mode == _LINK:
         target = os.readlink(entry.path)  # noqa: PTH115
@@ -413,7 +414,7 @@ def _leads_out(root: bytes, link: bytes) -> bool:
 
 
 def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
-    """Tell whether git makes these files of their blobs in a checkout: other line ends, or a filter's."""
+    """Tell whether git converts these files' blobs in a checkout: other line ends, or a filter."""
     left = set(paths)
     for part in tree.parts:
         own = [path for path in part.entries if part.prefix + path in left]
@@ -433,10 +434,10 @@ def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
 
 
 def why_missing(repository: Path, commit: str, work_tree: Path | None, message: str) -> str:
-    """Return why a file may be missing at a commit, where the message tells of one; else nothing.
+    """Return why a file may be missing at a commit, if the message says that one is; else nothing.
 
-    A sentence names each submodule that the clone lacks, link that leads out, and file that only the
-    working tree has. `work_tree` is a folder of the working tree in which to look for such files.
+    A sentence names each submodule that the clone lacks, each link that leads out, and each file that only
+    the working tree has. `work_tree` is the folder of the working tree in which to look for such files.
     """
     lines = "\n".join(line for line in message.splitlines() if _IS_MISSING.search(line))
     if not lines:
@@ -445,7 +446,7 @@ def why_missing(repository: Path, commit: str, work_tree: Path | None, message: 
         clone = _clone(repository)
         tree = _tree(clone, commit)
         found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(tree, work_tree, lines)]
-    except GitError:  # the error itself says what is the matter
+    except GitError:  # the error itself is clear
         return ""
     return " ".join(found)
 
@@ -486,7 +487,7 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
 
 
 def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
-    """The files which git does not track and the lines name, by path or, near the suite, by a part of it."""
+    """Return untracked files that the lines name by path or, near the suite, by a part of it."""
     top = work_tree and git.repository_of(work_tree)
     if work_tree is None or top is None:
         return []

@@ -1,4 +1,4 @@
-"""The import path of a suite: its own folder first, and its modules put away again after each use."""
+"""The import path of a suite: its own folder first. Its modules are unloaded after each use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from harness.system.file_access import committed, is_beside
 
 
 class _FromSource(machinery.SourceFileLoader):
-    """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
+    """Imports from source, never from a .pyc: Python trusts one with the right size and second,
+    or unchecked.
+    """
 
     def path_stats(self, path: str) -> Any:
         raise OSError(f"No bytecode of {path} is looked for.")
@@ -34,25 +36,25 @@ def _hook_for(folder: Path) -> Callable[[str], Any]:
 
 
 _own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
-"""The import path of each suite that was loaded, and the modules that are its alone, by its folder."""
+"""The import path of each loaded suite, and the modules that only it uses, by folder."""
 
 
 def forget(folder: Path) -> None:
-    """Forget what a suite imported: it is loaded anew."""
+    """Forget a suite's imports, so that it is loaded anew."""
     _own.pop(folder, None)
 
 
 def searched_by(folder: Path) -> list[str]:
-    """Return the import path of a suite that was loaded."""
+    """Return the import path of a loaded suite."""
     return _own[folder][0]
 
 
 @contextlib.contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Import from `folder` first, and put its modules, and those beside it in its repository, away again.
+    """Import from `folder` first, and unload its modules and those beside it in its repository afterwards.
 
-    The next time they are there again, with the import path as it was: a function of a suite imports what its
-    suite.py did, and never another commit's.
+    The next time the same modules and import path are restored. So a function of a suite imports what its
+    suite.py did, and never another commit's modules.
     """
     names = {path.stem for path in folder.glob("*.py")}
     names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
@@ -86,11 +88,11 @@ def importing_from(folder: Path) -> Iterator[None]:
 
 
 def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
-    """Return the modules that were not there `before` and lie in a folder, or beside it in its repository."""
+    """Return the modules in a folder, or beside it in its repository, that were not loaded `before`."""
     found = []
     for name in sys.modules.keys() - before:
         module = sys.modules[name]
-        try:  # its file; of a package without an __init__.py, its first folder
+        try:  # its file; for a package without __init__.py, its first folder
             place = Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
         except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
             continue

@@ -1,4 +1,4 @@
-"""A kernel of a suite: its source, how it is launched, and what its function is called with."""
+"""A kernel of a suite: its source, its launch, and the arguments of its function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def is_for(arch: str, capability: tuple[int, int]) -> bool:
-    """Tell whether cards of a capability run an architecture's code: sm_86 from 8.6 to 8.9, sm_90a on 9.0."""
+    """Tell whether cards of a capability run an architecture's code: sm_86 on 8.6 to 8.9, sm_90a
+    only on 9.0.
+    """
     match = _ARCH.match(arch)
     if match is None:
         return False
@@ -32,7 +34,7 @@ def is_for(arch: str, capability: tuple[int, int]) -> bool:
 
 
 def check_folders(whose: str, folders: Any) -> None:
-    """Raises SuiteError unless the value is a tuple of paths inside the project."""
+    """Raise SuiteError unless the value is a tuple of paths inside the project."""
     if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
         raise SuiteError(f"{whose} has include {folders!r}; expected a tuple of folders, such as ('src',).")
     for folder in folders:
@@ -50,9 +52,10 @@ Geometry = Extent | Callable[[Case], Extent]
 
 @dataclass(frozen=True)
 class Generated:
-    """Source text that a function of the suite writes: ``function(case, arch)``, arch such as ``sm_90``.
+    """Source text that a function of the suite generates: ``function(case, arch)``, with arch such as
+    ``sm_90``.
 
-    It needs no device. Its text for a case and an arch is kept as long as a run lasts.
+    It needs no device. Its text for a case and an arch is cached for the duration of a run.
     """
 
     function: Callable[[Case, str], str]
@@ -62,11 +65,11 @@ class Generated:
 
 @dataclass(frozen=True)
 class HostFunction:
-    """A function of the host that does the kernel's work itself: a library's call, or a CPU's own loop.
+    """A host function that does the kernel's work itself: a library's call, or a loop on a CPU.
 
-    ``function(case, stream)`` is called once, after which what it returns is called with the kernel's
-    arguments for each launch. On cuda arrays are addresses, and work must go to the CUDA stream whose handle
-    is `stream`; on cpu arrays are NumPy's, and stream is 0.
+    ``function(case, stream)`` is called once. Its result is called with the kernel's arguments for each
+    launch. On cuda, arrays are addresses, and work must go to the CUDA stream with the handle `stream`. On
+    cpu, arrays are NumPy's, and stream is 0.
     """
 
     function: Callable[[Case, int], Callable[..., object]]
@@ -75,73 +78,73 @@ class HostFunction:
 
 @dataclass(frozen=True)
 class HostLibrary:
-    """A C++ file that nvcc makes a shared library of, or a library (.so), relative to the suite's folder.
+    """A C++ file that nvcc compiles to a shared library, or a library (.so); relative to the suite's folder.
 
-    Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream and returns
-    0, or a number that `errors` names.
+    Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream. It returns
+    0, or an error number that `errors` explains.
     """
 
     file: str
     needs: tuple[str, ...] = ()
     """Packages whose files it includes, as pip names them."""
     include: Callable[[], Sequence[str]] | None = None
-    """Folders to search for headers, asked once `needs` are there."""
+    """Returns folders to search for headers. It is called after `needs` are checked."""
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """A function of a Python file, given the tensors of the framework that it is written for.
+    """A function of a Python file that gets tensors of its framework.
 
-    The file is relative to the suite's folder and is imported from the commit that is measured, once a
-    device is there to run it. Its parameters are the problem's arrays, by name or in the kernel's order, and
-    the axes and macros that it asks for by name. An output that it does not ask for is what it returns.
+    The file is relative to the suite's folder. It is imported from the measured commit, once a device is
+    there to run it. Its parameters are the problem's arrays, by name or in the kernel's order, and the axes
+    and macros that it asks for by name. Outputs that are not parameters are its results.
     """
 
     file: str
     name: str = ""
-    """The function's name in the file; the kernel's own where empty."""
+    """Name of the function in the file; if empty, the kernel's name."""
     needs: tuple[str, ...] = ()
-    """Packages that it imports besides the framework, as pip names them."""
+    """Further packages that it imports besides the framework, as pip names them."""
 
     framework: ClassVar[str] = ""
-    """The module that a device imports for it."""
+    """Module of the framework that a device imports."""
     packages: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Packages that bring the framework, as pip names them: one of each group."""
+    """Packages that provide the framework, as pip names them: one of each group is needed."""
 
 
 class TritonFunction(PythonFunction):
-    """A function that launches Triton kernels on PyTorch's tensors."""
+    """A function that launches Triton kernels on PyTorch tensors."""
 
     framework = "triton"
     packages = (("triton", "triton-windows", "pytorch-triton"), ("torch",))
 
 
 class TorchFunction(PythonFunction):
-    """A function of PyTorch's tensors: plain operations, or an extension's."""
+    """A function of PyTorch tensors: plain operations, or an extension's."""
 
     framework = "torch"
     packages = (("torch",),)
 
 
 class CupyFunction(PythonFunction):
-    """A function of CuPy's arrays, or a RawKernel, which is launched over the kernel's grid and block."""
+    """A function of CuPy arrays, or a RawKernel, which is launched over the kernel's grid and block."""
 
     framework = "cupy"
     packages = (("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),)
 
 
 class NumbaFunction(PythonFunction):
-    """A function of numba's device arrays, or a cuda.jit kernel, launched over the grid and block."""
+    """A function of numba device arrays, or a cuda.jit kernel, launched over the grid and block."""
 
     framework = "numba"
     packages = (("numba",),)
 
 
 KernelSource = str | Generated | HostFunction | HostLibrary | PythonFunction
-"""A source file's path relative to the suite's folder, or one of the others."""
+"""Path of a source file relative to the suite's folder, or one of the other kinds of source."""
 IMAGES = (".cubin", ".fatbin")
-"""Suffixes of what CUDA's driver loads as it is."""
+"""Extensions of binaries that CUDA's driver loads directly."""
 _BY_SUFFIX = {
     **dict.fromkeys((".glsl", ".comp"), ("opengl",)),
     **dict.fromkeys((".ptx", *IMAGES), ("cuda",)),
@@ -152,13 +155,15 @@ _PORTABLE = ("cuda", "opencl")
 
 @dataclass(frozen=True)
 class Step:
-    """A further function of a kernel's source, which runs after it in each launch and is timed with it."""
+    """A further function of a kernel's source, which runs after it in each launch and is included in its
+    time.
+    """
 
     entry: str
     block: Geometry
     grid: Geometry
     args: tuple[str, ...] = ()
-    """Names of the arguments, in the order of the parameters; empty for the kernel's own `args`."""
+    """Names of the arguments in the order of the parameters; if empty, the kernel's `args`."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     programmatic: bool = False
     """True for programmatic dependent launch: it may begin before the function before it has ended, and waits
@@ -170,13 +175,13 @@ class PlacedArray:
     """An array of a case on the device, as a kernel's setup sees it."""
 
     address: int | None
-    """Address of its begin; None on a device without addresses, such as OpenCL's."""
+    """Address of its start; None on a device without addresses, such as OpenCL."""
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...]
-    """Bytes from one index to the next, in each direction."""
+    """Bytes from one index to the next, in each dimension."""
     size_bytes: int
-    """Room between its lines included."""
+    """Size in bytes, including padding between its lines."""
 
 
 Setup = Callable[[Case, Mapping[str, PlacedArray]], Mapping[str, Any]]
@@ -186,46 +191,60 @@ Room = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A stage of a ladder: a source and how to launch it."""
+    """A stage of a ladder: a source and its launch."""
 
     name: str
     source: KernelSource | Mapping[str, KernelSource]
-    """A source for the backends of its suffix (.cu: cuda and opencl; .cl: opencl; .glsl: opengl), or a source
-    for each backend."""
+    """A source, for the backends of its extension, or a source for each backend.
+
+    .cu is for cuda and opencl, .cl for opencl, .glsl for opengl.
+    """
     block: Geometry | None = None
     grid: Geometry | None = None
-    """Both must be given where the source is text; host code has its own way."""
+    """Grid and block. Both are required for source text; host code launches by itself."""
     macros: Mapping[str, Value | Callable[[Case], Value]] = field(default_factory=dict)
-    """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
+    """Values compiled in with -D. A callable gets the case, for macros that depend on the size."""
     entry: str = ""
-    """Name of the kernel function; the kernel's own name when empty."""
+    """Name of the kernel function; if empty, the kernel's name."""
     instantiate: str = ""
-    """An instance of a C++ template, as the source would name it: ``"sgemm<{BM}, {BN}>"``. In braces are
-    macros and axes, whose values go there. Such a kernel is CUDA only."""
+    """Instance of a C++ template, as the source would name it: ``"sgemm<{BM}, {BN}>"``. CUDA only.
+
+    Names in braces are macros and axes, which are replaced by their values.
+    """
     dtype: str = "float32"
     requires: str | None = None
-    """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
+    """Lowest CUDA compute capability, such as "sm_70". Such a kernel is CUDA only."""
     arch: str = ""
-    """Architecture that it is built for, such as "sm_90a"; CUDA only. Empty for the card's own, with an "a"
-    where the source needs what only that has."""
+    """Architecture to build for, such as "sm_90a"; CUDA only.
+
+    If empty, it is the card's own, with an "a" if the source needs architecture-specific features.
+    """
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
-    say; empty for the problem's own order."""
+    """Arrays, scalars, axes and names from `workspace` and `setup`, in the order of the function's
+    parameters.
+
+    If empty, the problem's order.
+    """
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     include: tuple[str, ...] = ()
-    """Folders in which the compiler looks for headers, before the suite's own `include`; relative to the
-    project: the folder of its settings, else the repository's."""
+    """Folders in which the compiler looks for headers, before the suite's own `include`.
+
+    They are relative to the project: the folder of its settings, else the repository's.
+    """
     dispatch: tuple[int, ...] = ()
-    """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
-    that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
-    or be GLSL with uniforms x0 and y0."""
+    """Most blocks of one dispatch, x first.
+
+    A larger grid is launched in parts, so that no part runs so long that the system resets the card. The
+    source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z, or be GLSL with uniforms x0 and y0.
+    """
     tune: Tuning | None = None
     library: bool = False
-    """True for a vendor's own kernel, which the others are compared with."""
+    """True for a vendor's kernel, with which the others are compared."""
     about: str = ""
     steps: Sequence[Step] = ()
-    """Functions that run after it, in order, in its time: the reduction after a split-K product."""
+    """Functions that run after it, in order, within its time, such as the reduction after a
+    split-K product."""
     workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
     """Scratch memory by name, for `args`. It is not verified, and poisoned like outputs."""
     setup: Setup | None = None
@@ -304,7 +323,7 @@ class Kernel:
 
     @cached_property
     def sources(self) -> dict[str, KernelSource]:
-        """Sources by backend. The null device takes any."""
+        """Return the sources by backend. The null device takes any."""
         if isinstance(self.source, Mapping):
             return dict(self.source)
         if isinstance(self.source, str):
@@ -314,7 +333,7 @@ class Kernel:
         return {"cuda": self.source}
 
     def source_for(self, backend: str) -> KernelSource | None:
-        """Return the source for a backend; None where the kernel does not run there."""
+        """Return the source for a backend; None if the kernel does not run there."""
         if backend == "null":
             return next(iter(self.sources.values()))
         return self.sources.get(backend)
@@ -325,10 +344,10 @@ class Kernel:
         return self.cooperative or self.cluster is not None
 
     def runs_on_host(self, backend: str) -> bool:
-        """Return whether code of the suite's own runs in the host's process when the kernel is launched.
+        """Return whether the suite's own code runs in the host's process when the kernel is launched.
 
-        Such code shares what its process has: a library's settings, its modules, the environment. A kernel
-        that is compiled from text does not, also where a function of the suite generates the text.
+        Such code shares the process's state: a library's settings, its modules, the environment. A kernel
+        compiled from text does not, even if a function of the suite generates the text.
         """
         source = self.source_for(backend)
         return self.setup is not None or isinstance(source, (HostFunction, HostLibrary, PythonFunction))
@@ -340,12 +359,12 @@ class Kernel:
 
     @property
     def function(self) -> str:
-        """The function's name, without namespaces and template arguments."""
+        """Return the function's name, without namespaces and template arguments."""
         return self.entry or _function_of(self.instantiate) or self.name
 
     @property
     def instance_names(self) -> frozenset[str]:
-        """The macros and axes whose values are template arguments."""
+        """Return the macros and axes whose values are template arguments."""
         return frozenset(_IN_BRACES.findall(self.instantiate))
 
     def instance(self, case: Case) -> str:
@@ -360,13 +379,13 @@ class Kernel:
 
     @property
     def capability(self) -> tuple[int, int] | None:
-        """Least compute capability as (major, minor), or None where any device will do."""
+        """Return the lowest compute capability as (major, minor), or None for any device."""
         match = _ARCH.match(self.requires or self.arch)
         return (int(match[1]), int(match[2])) if match else None
 
 
 def _function_of(instance: str) -> str:
-    """``sgemm`` of ``fast::sgemm<{BM}>``."""
+    """Return the function's name: ``sgemm`` of ``fast::sgemm<{BM}>``."""
     return instance.partition("<")[0].rpartition("::")[2].strip()
 
 
@@ -375,7 +394,7 @@ def _cpp(value: Value) -> str:
 
 
 def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
-    """Return a case that was planned without a device, completed with the facts of this device."""
+    """Return a case that was planned without a device, with the facts of this device added."""
     plain = replace(case, macros={}, device_facts=device)
     return with_macros(kernel, plain, {**kernel.macros, **case.macros})
 
@@ -395,7 +414,9 @@ def with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callab
 
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
-    """Return the names of the arguments in order, those of steps first; without a kernel the problem's."""
+    """Return the names of the arguments in order, with those of steps first; without a kernel,
+    the problem's.
+    """
     read = (name for name in problem.inputs if name not in problem.outputs)
     own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
     if kernel is None:

@@ -1,6 +1,6 @@
-"""Layouts of arrays in memory: the types of elements, which index moves fastest, room between lines.
+"""Layouts of arrays in memory: element types, fastest index, padding between lines.
 
-NumPy is imported where it is used: who only asks a worker to measure needs none.
+NumPy is imported where it is used: a process that only asks a worker to measure needs none.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 Order = Literal["C", "F"]
 
 ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
-"""Types that NumPy has not; the package ml_dtypes brings them."""
+"""Types that NumPy lacks. The package ml_dtypes provides them."""
 _PACKED = ("int4", "uint4")
-"""Two of these share a byte, the first in its lower half. On the host each has a byte of its own."""
+"""Types of which two share a byte, the first in its lower half. On the host each has its own byte."""
 _ADDED = 2
-"""Value of NumPy's `isbuiltin` for a type that a package adds to it."""
+"""Value of NumPy's `isbuiltin` for a type that a package adds."""
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return NumPy's dtype for the harness's name of one. Raises SuiteError for a name that is no dtype.
+    """Return NumPy's dtype for a name. Raises SuiteError for an unknown name.
 
     ``tf32`` is float32 of which the hardware reads 10 bits of the fraction.
     """
@@ -46,7 +46,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         raise SuiteError(
             f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or {', '.join(ML_DTYPES)}."
         ) from None
-    if found.kind not in "biuf" and found.isbuiltin != _ADDED:  # float64 would hold a part of it only
+    if found.kind not in "biuf" and found.isbuiltin != _ADDED:  # float64 could not hold it exactly
         raise SuiteError(
             f"dtype {name!r} is not of real numbers: describe complex ones as floats, with a last axis of 2."
         )
@@ -54,12 +54,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def element_bits(name: str) -> int:
-    """Bits of an element in the device's memory."""
+    """Return the bits of an element in device memory."""
     return 4 if name in _PACKED else 8 * numpy_dtype(name).itemsize
 
 
 def integer_limits(name: str) -> tuple[int, int] | None:
-    """Return the least and the largest integer of a dtype; None for one that is not of integers."""
+    """Return the smallest and the largest integer of a dtype; None for a dtype that is not integer."""
     if name in _PACKED:
         return (-8, 7) if name == "int4" else (0, 15)
     dtype = numpy_dtype(name)
@@ -71,7 +71,7 @@ def integer_limits(name: str) -> tuple[int, int] | None:
 
 
 def exact_limits(name: str) -> tuple[int, int]:
-    """The integers from the first to the second are all in a dtype, exactly."""
+    """Return two integers between which a dtype holds all integers exactly."""
     if limits := integer_limits(name):
         return limits
     dtype = numpy_dtype(name)
@@ -89,7 +89,9 @@ def exact_limits(name: str) -> tuple[int, int]:
 
 
 def fits(value: float, name: str) -> bool:
-    """Tell whether a dtype can hold a number: integers exactly, others rounded, infinity if it has one."""
+    """Tell whether a dtype can hold a number: integers exactly, others rounded, infinity if the dtype has
+    one.
+    """
     import numpy as np
 
     if limits := integer_limits(name):
@@ -97,24 +99,24 @@ def fits(value: float, name: str) -> bool:
     try:
         with np.errstate(over="ignore"):
             rounded = float(np.array(float(value)).astype(numpy_dtype(name)))
-    except OverflowError:  # an integer that is larger than any float
+    except OverflowError:  # an integer larger than any float
         return False
     return rounded == value if math.isinf(value) else math.isfinite(rounded)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """An array in memory: lines of elements side by side, which are rows, or columns with order F."""
+    """An array in memory as adjacent lines of elements: rows, or columns with order F."""
 
     shape: tuple[int, ...]
     dtype: str
     order: Order = "C"
     ld: int | None = None
-    """Elements from the beginning of a line to that of the next; None where lines touch."""
+    """Elements from the start of a line to the start of the next; None without padding."""
 
     @property
     def inner(self) -> int:
-        """Elements of a line."""
+        """Return the elements of a line."""
         return self.shape[-1 if self.order == "C" else 0] if self.shape else 1
 
     @property
@@ -127,7 +129,7 @@ class Layout:
 
     @property
     def pitch_bytes(self) -> int:
-        """Bytes from the beginning of a line to that of the next."""
+        """Return the bytes from the start of a line to the start of the next."""
         return (self.ld or self.inner) * element_bits(self.dtype) // 8
 
     @property
@@ -136,17 +138,17 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """True where NumPy itself would lay it out so."""
+        """Return True if it is NumPy's own layout."""
         return not self.padded and self.dtype not in _PACKED and (self.order == "C" or len(self.shape) < 2)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the array, the room between its lines included."""
+        """Return the bytes of the array, including padding between its lines."""
         return self.lines * self.pitch_bytes
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements from one index to the next, in each direction."""
+        """Return the elements from one index to the next, in each dimension."""
         steps, step = [1], self.ld or self.inner
         inwards = self.shape[-2::-1] if self.order == "C" else self.shape[1:]
         for extent in inwards:
@@ -156,7 +158,7 @@ class Layout:
         return tuple(reversed(steps) if self.order == "C" else steps)
 
     def pack(self, array: NDArray[Any], padding: int) -> NDArray[np.uint8]:
-        """Return the bytes of an array as they lie in memory; those between lines are `padding`."""
+        """Return the bytes of an array in memory, with `padding` between lines."""
         import numpy as np
 
         ordered = array if self.order == "C" else array.T
@@ -166,7 +168,7 @@ class Layout:
         return self.filled(values.reshape(self.lines, self.line_bytes), padding) if self.padded else values
 
     def filled(self, content: int | NDArray[np.uint8], padding: int) -> NDArray[np.uint8]:
-        """Lines of one byte, or of the rows of `content`, and another byte between them."""
+        """Return lines of one byte, or of the rows of `content`, with another byte between them."""
         import numpy as np
 
         whole = np.full((self.lines, self.pitch_bytes), padding, np.uint8)
@@ -174,7 +176,7 @@ class Layout:
         return whole.reshape(-1)
 
     def unpack(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return an array of these bytes; a view of them where it can be."""
+        """Return an array of these bytes, as a view if possible."""
         import numpy as np
 
         dtype = numpy_dtype(self.dtype)

@@ -1,5 +1,6 @@
-"""Suites, loaded from a folder or a commit, and what the last command that loaded them saw: for completion
-in a shell, which must be quick and runs nothing of a project's own.
+"""Loads suites from a folder or a commit, and remembers their names for shell completion.
+
+Completion must be fast and must not run a project's code.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 WORKING_TREE = "."
-"""Stands for the files of the working tree, in the place of a commit."""
+"""Stands for the files of the working tree, instead of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSuite:
-    """A suite as it was when it was last loaded."""
+    """A suite as of its last loading."""
 
     name: str
     kernels: Mapping[str, str]
-    """Description of each kernel, by its name."""
+    """Description of each kernel, by name."""
     tuned: tuple[str, ...]
-    """Kernels that can be swept."""
+    """Kernels with a tuning, for sweeps."""
     sizes: tuple[str, ...]
-    """Labels of the suite's own, small ones too."""
+    """Labels of the suite's sizes, including the small ones."""
     ladders: tuple[str, ...]
 
 
 def remember(folder: Path, suite: Suite) -> None:
-    """Keep what a suite in a folder of the working tree holds. A cache that cannot be written is no error."""
+    """Store the names of a suite in a folder of the working tree. An unwritable cache is no error."""
     points = [*suite.problem.points(), *suite.problem.points(quick=True)]
     seen = KnownSuite(
         name=suite.name,
@@ -69,7 +70,7 @@ def remember(folder: Path, suite: Suite) -> None:
 
 
 def known_suites(folders: Iterable[Path]) -> Iterator[KnownSuite]:
-    """Yield the suite of each folder, where it was ever loaded."""
+    """Yield the stored suite of each folder that was ever loaded."""
     for folder in folders:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             yield decode(read_regular(_file(folder)), KnownSuite)
@@ -89,13 +90,12 @@ def load_folder(folder: Path) -> Suite:
         raise SuiteError(f"{file} cannot be loaded as a Python module.")
     module = importlib.util.module_from_spec(spec)
     try:
-        # What a suite prints is no result of a command's.
+        # Output of a suite must not mix with a command's result.
         forget(folder)
         with importing_from(folder), contextlib.redirect_stdout(sys.stderr):
-            # dataclasses and typing look a class's module up by its name.
+            # dataclasses and typing look up a class's module by name.
             sys.modules[name] = module
-            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
-            # and second.
+            # Compile it here: the import system would trust a stale .pyc of the same size and second.
             exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
     except BaseException as error:
         what = error.msg if isinstance(error, SyntaxError) else error
@@ -105,10 +105,10 @@ def load_folder(folder: Path) -> Suite:
                 f". The Python of this harness is {sys.executable}: install there what has {error.name}, or "
                 "import it in the function that needs it."
             )
-        if isinstance(error, SuiteError):  # a sentence of our own, which needs no evidence
+        if isinstance(error, SuiteError):  # our own sentence, which needs no traceback
             said, log = f"is wrong: {error.message}", error.log
         raise SuiteError(f"{_place(error, file)} {said}", log=log) from error
-    # What suite.py added stays, for functions that import when they are called.
+    # Additions by suite.py stay, for functions that import when they are called.
     sys.path[:] = [entry for entry in searched_by(folder) if entry != str(folder)]
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
@@ -122,7 +122,7 @@ def load_folder(folder: Path) -> Suite:
 
 
 def _place(error: BaseException, file: Path) -> str:
-    """file:line of what suite.py did last, or of the text that does not parse."""
+    """Return file:line of the last statement of suite.py, or of the text that does not parse."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))
@@ -130,29 +130,29 @@ def _place(error: BaseException, file: Path) -> str:
 
 
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which to call a function of the suite's own that makes a kernel."""
+    """Return a context for calling a function of the suite that makes a kernel."""
     return contextlib.nullcontext() if is_plain(kernel, backend) else importing_from(suite.root)
 
 
 def is_plain(kernel: Kernel, backend: str) -> bool:
-    """Tell whether a kernel is made of text alone, by no function of the suite's own."""
+    """Tell whether a kernel is made from text alone, without a function of the suite."""
     return isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
 
 
 @dataclass(frozen=True)
 class _SuiteAt:
-    """A suite's place: its folder, and the commit or working tree that its files are of."""
+    """A suite's location: its folder, and the commit or working tree of its files."""
 
     path: Path
-    """The folder that was asked for, in the working tree."""
+    """The requested folder in the working tree."""
     repository: Path | None
     commit: str | None
     """Full hash; None for the working tree."""
     suite_from: str | None
-    """The commit that suite.py is of, where it is another than `commit`; WORKING_TREE for none."""
+    """Commit of suite.py, if it differs from `commit`; WORKING_TREE for the working tree."""
 
     def explained(self, message: str, log: str = "") -> str:
-        """The message of an error that this suite led to; at a commit, with why something may be missing."""
+        """Return an error message with reasons for missing files, if the suite is of a commit."""
         if self.commit is None or self.repository is None:
             return message
         beside = next((each for each in (self.path.parent, *self.path.parents) if each.is_dir()), None)
@@ -164,15 +164,17 @@ class _SuiteAt:
 class LoadedSuite(_SuiteAt):
     suite: Suite
     absent: bool = False
-    """True where the commit does not have the suite, and `suite` stands in, from another commit."""
+    """True if the commit lacks the suite, and `suite` is a substitute from another commit."""
     problem: SuiteError | None = None
-    """Reason why an absent suite cannot be loaded, where the commit does have it."""
+    """Reason why an absent suite cannot be loaded, if the commit has it."""
     loading: Loading | None = None
-    """The process that has loaded it, which answers for its functions."""
+    """The process that has loaded it and answers calls to its functions."""
 
     @cached_property
     def source(self) -> Source:
-        """Provenance for a record. Asking git takes longer than loading, so it waits until wanted."""
+        """Return the provenance for a record. It is computed on demand, because asking git takes longer than
+        loading.
+        """
         repository, commit = self.repository, self.commit
         tree = "" if self.absent else tree_sha256(self.suite)
         if repository is None:
@@ -192,7 +194,7 @@ class LoadedSuite(_SuiteAt):
 
     @cached_property
     def work_tree(self) -> Path | None:
-        """The folder where the repository is worked on: nothing in it belongs to a commit's suite."""
+        """Return the working tree's folder. Its files do not belong to a commit's suite."""
         if self.commit is None:
             return None
         return _repository_around(self.path)
@@ -206,7 +208,7 @@ class LoadedSuite(_SuiteAt):
 
 @dataclass(frozen=True)
 class PendingSuite(_SuiteAt):
-    """A suite that is being loaded, beside others."""
+    """A suite that is being loaded, in parallel with others."""
 
     loading: Loading
 
@@ -225,7 +227,7 @@ class PendingSuite(_SuiteAt):
 
 
 def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
-    """Return the suite in folder `path`, of the working tree or of a commit. Raises SuiteError, GitError."""
+    """Return the suite in folder `path`, from the working tree or a commit. Raises SuiteError, GitError."""
     return begin(path, commit, repository).result()
 
 
@@ -237,9 +239,9 @@ def begin(
     timeout_s: float | None = None,
     suite_from: str | None = None,
 ) -> PendingSuite:
-    """Begin what `load` does, so that several load side by side. Raises SuiteError where there is no suite.
+    """Start loading a suite, so that several load in parallel. Raises SuiteError if there is no suite.
 
-    With `suite_from`, a commit or WORKING_TREE, the commit's kernels are those that its suite.py describes.
+    With `suite_from`, a commit or WORKING_TREE, its suite.py describes the commit's kernels.
     """
     path = path.resolve()
     repository = repository.resolve() if repository else _repository_around(path)
@@ -262,7 +264,7 @@ def begin(
 
 
 def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:
-    """Return the tree of a commit with the suite.py of another, and with the preludes that it names."""
+    """Return the tree of a commit with another's suite.py, and with the preludes that it names."""
     source = None if suite_from == WORKING_TREE else suite_from
     inside = _inside(path, repository)
     named = (os.path.normpath(inside / name) for name in _preludes(path, repository, source))
@@ -282,7 +284,7 @@ def _present(folder: Path) -> Path:
 
 
 def _check_absolute(suite: Suite, repository: Path) -> None:
-    """Raises SuiteError where a source of a commit includes a file of the working tree, by its whole path."""
+    """Raise SuiteError if a source of a commit includes a file of the working tree by an absolute path."""
     for file in sorted(files_outside(suite)):
         if file.is_relative_to(repository) and export_root(file) is None:
             raise SuiteError(
@@ -292,7 +294,7 @@ def _check_absolute(suite: Suite, repository: Path) -> None:
 
 
 def _inside(path: Path, repository: Path) -> Path:
-    """Return the suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
+    """Return the suite's path within a repository, which may be a mirror of the surrounding one."""
     if path.is_relative_to(repository):
         return path.relative_to(repository)
     around = _repository_around(path)
@@ -302,13 +304,13 @@ def _inside(path: Path, repository: Path) -> Path:
 
 
 def _repository_around(path: Path) -> Path | None:
-    """Return the top folder of the repository around a folder, which may be gone; None outside any."""
+    """Return the top folder of the repository around a folder, which need not exist; None outside of any."""
     around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
     return around and around.resolve()
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the folders with a suite.py below `root` that match patterns, such as kernels/*, by name."""
+    """Return the folders with a suite.py below `root` that match patterns such as kernels/*, by name."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         folders = sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -328,7 +330,7 @@ def discover_at(root: Path, patterns: Sequence[str], commit: str) -> list[Path]:
         if Path(path).name == "suite.py"
     ]
     for pattern in patterns:
-        # Absolute, so that it must match from the top, and may lead out of `root`.
+        # Absolute, so that it matches from the top, and may lead out of `root`.
         whole = os.path.normpath(Path(glob.escape(str(root.resolve())), pattern))
         found |= dict.fromkeys(folder.resolve() for folder in sorted(folders) if folder.match(whole))
     return list(found)

@@ -1,4 +1,4 @@
-"""Which cases to run: selection by glob, sizes from the command line, launches from a kernel's spec."""
+"""Plans the cases to run: selection by glob, sizes from the command line, launches from a kernel's spec."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class PlannedCase:
     kernel: Kernel
     case: Case
     has_reference: bool = True
-    """True where the problem has a reference for the outputs."""
+    """True if the problem has a reference for the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason not to run a case on a device, known before any build, or not to judge files."""
+    """A reason not to run a case on a device, known before the build, or not to judge files."""
 
     reason: str
     message: str
@@ -50,8 +50,8 @@ def plan(
 ) -> list[PlannedCase]:
     """Return every selected case of a suite, kernel by kernel in ladder order.
 
-    A pattern names a suite, a kernel or a case, or is a glob of any (`Selector`). A size in a pattern comes
-    first, then `sizes` that fit the suite's axes, then the suite's own.
+    A pattern names a suite, a kernel or a case, or is a glob of these (`Selector`). A size in a pattern has
+    priority, then `sizes` that fit the suite's axes, then the suite's own.
     """
     axes = suite.problem.axes
     asked = [size.at(axes) for size in map(Size.parse, sizes) if size.fits(axes)]
@@ -67,7 +67,7 @@ def plan(
 def _points(
     suite: Suite, kernel: Kernel, selectors: Sequence[Selector], points: Sequence[Mapping[str, int]]
 ) -> Iterator[Mapping[str, int]]:
-    """The points that are asked for, each once; a glob that none of `points` fits has all of the suite's."""
+    """Yield the requested points once each. A glob that matches none of `points` gets all of the suite's."""
     problem = suite.problem
     seen: list[Mapping[str, int]] = []
     for selector in selectors:
@@ -84,9 +84,9 @@ def _points(
 def divided(
     plan: Sequence[PlannedCase], patterns: Sequence[str], device: DeviceInfo
 ) -> tuple[list[PlannedCase], dict[str, list[str]]]:
-    """Return the cases to run, and the kernels that are for other backends, by those.
+    """Return the cases to run, and the kernels for other backends, by backend.
 
-    A kernel that is asked for by name stays, to be refused with its reason.
+    A kernel requested by name stays, and is refused with a reason later.
     """
     chosen: list[PlannedCase] = []
     others: dict[str, list[str]] = {}
@@ -101,13 +101,15 @@ def divided(
 
 
 def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
-    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass for success."""
+    """Raise UsageError for a pattern that selects nothing, so that a misspelt kernel does not look like
+    success.
+    """
     for pattern in patterns:
         selector = Selector.parse(pattern)
         every = [(suite, kernel) for suite in suites for kernel in suite.kernels]
         named = [(suite, kernel) for suite, kernel in every if selector.names(suite.name, kernel.name)]
         if not named:
-            # Both commits of a suite have most names.
+            # The two commits of a suite share most names.
             names = list(dict.fromkeys(f"{suite.name}.{kernel.name}" for suite, kernel in every))
             ends = (each.partition(".")[2] for each in names)
             near = difflib.get_close_matches(selector.name, [*names, *ends], 3)
@@ -119,7 +121,7 @@ def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
 
 
 def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
-    """Return why a kernel cannot have the size that a selector names; empty where it can."""
+    """Return why a kernel cannot have the size in a selector; empty if it can."""
     problem = suite.problem
     if selector.size and not selector.has_glob_size:
         try:
@@ -134,19 +136,21 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 
 Resident = Callable[[Launch], int | None]
-"""Resident blocks of a launch on one multiprocessor, whatever its grid; None where it cannot be told."""
+"""Returns the resident blocks of a launch on one multiprocessor, whatever its grid; None if unknown."""
 
 
 def at_least_one(_launch: Launch) -> int:
-    """Return 1, a number of resident blocks for a kernel that is not built: its grid fits any device."""
+    """Return 1, the assumed number of resident blocks of a kernel that is not built: its grid fits any
+    device.
+    """
     return 1
 
 
 def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> Launch:
-    """Return a case's launch geometry; `resident` is asked only where the grid asks.
+    """Return a case's launch geometry. `resident` is called only if the grid needs it.
 
-    Raises SuiteError for anything but one to three integers, NotYetKnownError and NotToldError for facts of
-    the device that are not known, LaunchError where not one block fits on a multiprocessor.
+    Raises SuiteError unless extents are one to three integers, NotYetKnownError and NotToldError for unknown
+    facts of the device, and LaunchError if not even one block fits on a multiprocessor.
     """
     launch = dataclasses.replace(
         _shape(kernel, kernel, "", case),
@@ -171,7 +175,7 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
 
 
 def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:
-    """Return the launch of one block."""
+    """Return the launch with a grid of one block."""
     block = _extents(kernel, f"block{of}", launched.block, case)
     shared = computed(kernel.name, "dynamic_shared_bytes", launched.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
@@ -180,7 +184,7 @@ def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Laun
 
 
 def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
-    """Return the case of a kernel that was built."""
+    """Return the case of a built kernel."""
     assert case.device_facts is not None
     if resident_blocks == 0:
         raise LaunchError(
@@ -224,19 +228,21 @@ T = TypeVar("T")
 
 
 class SuitePair(NamedTuple):
-    """A suite at two commits; where one of them does not have it, the other's stands in, marked absent."""
+    """A suite at two commits. If a commit lacks it, the other commit's suite replaces it, marked absent."""
 
     base: LoadedSuite
     head: LoadedSuite
 
     def asked(self, patterns: Sequence[str] = ()) -> LoadedSuite:
-        """Return the side that says which sizes fit: head, unless only base has what is selected."""
+        """Return the side that decides which sizes fit: head, unless only base has the selected kernels."""
         return self.head if plan(self.head.suite, patterns) else self.base
 
     def plans(
         self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
     ) -> tuple[list[PlannedCase], list[PlannedCase]]:
-        """The selected cases of base and of head; where their axes differ, each at the sizes that fit it."""
+        """Return the selected cases of base and of head. If their axes differ, each has the sizes that fit
+        it.
+        """
         base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)
         return base, head
 
@@ -246,11 +252,11 @@ S = TypeVar("S", bound=LoadedSuite | SuitePair)
 
 @dataclass(frozen=True, slots=True)
 class SelectedSuites(Generic[S]):
-    """The suites asked for, each with the sizes that have as many numbers as it has axes."""
+    """The requested suites, each with the sizes that match its number of axes."""
 
     chosen: tuple[tuple[S, tuple[str, ...]], ...]
     left_out: tuple[str, ...]
-    """Sentences that say why selected suites are not there."""
+    """Sentences on why selected suites are missing."""
 
 
 def load_suites(
@@ -264,8 +270,8 @@ def load_suites(
 ) -> list[LoadedSuite]:
     """Return the suites of the project, at least one. Raises SuiteError, UsageError.
 
-    With `suite_from`, a commit or WORKING_TREE, kernels are the commit's and suites those of `suite_from`.
-    With `on_broken`, a suite that does not load costs the others nothing: `on_broken` gets its error.
+    With `suite_from`, a commit or WORKING_TREE, kernels come from `commit` and suites from `suite_from`. With
+    `on_broken`, a suite that does not load does not affect the others: `on_broken` gets its error.
     """
     if suite_from is not None and commit is None:
         raise UsageError("--suite-from is for the kernels of an earlier commit: say which, with --commit.")
@@ -291,7 +297,9 @@ def load_suites(
 def _without_broken(
     found: Sequence[T | SuiteError], on_broken: Callable[[SuiteError], object] | None
 ) -> list[T]:
-    """The suites that load; `on_broken` gets each error, which is raised without it, or if nothing loads."""
+    """Return the suites that load. `on_broken` gets each error; without it, or if nothing loads, raise the
+    first.
+    """
     broken = [each for each in found if isinstance(each, SuiteError)]
     for error in broken:
         nothing_loads = len(broken) == len(found) and error is broken[-1]
@@ -313,10 +321,11 @@ def load_pairs(
 ) -> list[SuitePair]:
     """Return every suite that either revision has, at both; without `head`, base and the working tree.
 
-    With `suite_from`, a commit or WORKING_TREE, those are its suites. A suite that is broken at one revision
-    stands in for itself, absent and with its problem. If it is broken at both, `on_broken` gets its error,
-    which is raised without `on_broken`, or if nothing loads. Raises SuiteError without suites, UsageError
-    outside a git repository and for a pattern that selects nothing, GitError for an unknown revision.
+    With `suite_from`, a commit or WORKING_TREE, all suites come from there. A suite that is broken at one
+    revision is replaced by the other revision's, marked absent and with its problem. If it is broken at both,
+    `on_broken` gets its error, which is raised without `on_broken`, or if nothing loads. Raises SuiteError
+    without suites, UsageError outside of a git repository and for a pattern that selects nothing, and
+    GitError for an unknown revision.
     """
     root = config.root
     repository = git.repository_of(root)
@@ -356,7 +365,7 @@ def load_pairs(
 
 
 def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
-    """Return the globs here and at each commit: a suite that a change of settings hides has vanished."""
+    """Return the globs here and at each commit: a suite hidden by a change of settings counts as missing."""
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)
     for commit in filter(None, commits):
@@ -378,7 +387,7 @@ def _pair(
     present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
     if present is None:
         problem = after or before
-        assert isinstance(problem, SuiteError)  # it was found at one of them
+        assert isinstance(problem, SuiteError)  # one of them has it
         raise problem
     if isinstance(before, NoSuiteError):
         before = _folder_without_suite(before, folder, base, repository)
@@ -396,11 +405,11 @@ def _pair(
 def _folder_without_suite(
     error: NoSuiteError, folder: Path, base: str, repository: Path
 ) -> NoSuiteError | None:
-    """Return the error of a base that has the suite's folder without a suite; None without the folder."""
+    """Return the error for a base that has the suite's folder but no suite; None without the folder."""
     top = repository.resolve()
     inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
     if inside and git.has(repository, base, f"{inside}/suite.py"):
-        return error  # there is one, behind a link or in a submodule
+        return error  # there is a suite, behind a link or in a submodule
     if inside and git.has(repository, base, inside):
         return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
     return None
@@ -418,15 +427,15 @@ def fitting(
 ) -> SelectedSuites[S]:
     """Return the suites that patterns select, with the sizes that fit; without sizes, all of them.
 
-    A kernel that only base has may be asked for too: that it vanished is the answer. Raises UsageError for a
-    size that is wrong, or that fits no suite.
+    A kernel that only base has may be selected too, and is reported as missing. Raises UsageError for an
+    invalid size, and for one that fits no suite.
     """
     sides = ((each, each.asked(patterns) if isinstance(each, SuitePair) else each) for each in suites)
     wanted = [(each, side.suite) for each, side in sides if plan(side.suite, patterns)]
     asked = {text: Size.parse(text) for text in sizes}
     for size in asked.values() if wanted else ():
         if not any(size.fits(suite.problem.axes) for _, suite in wanted):
-            size.at(wanted[0][1].problem.axes)  # says what is wrong with it
+            size.at(wanted[0][1].problem.axes)  # raises with the reason
     chosen: list[tuple[S, tuple[str, ...]]] = []
     left_out = []
     for each, suite in wanted:

@@ -1,7 +1,7 @@
-"""A problem: axes, arrays and scalars, the computation on them, and a case, one point of it.
+"""A problem: axes, arrays, scalars and the computation on them; and a case, which is one point of it.
 
-Nothing here touches a device. The public names are those of `harness`: a suite.py written against them, at
-any commit, keeps loading with every later harness.
+Nothing here touches a device. The public names are exported by `harness`: a suite.py that uses them keeps
+loading with every later version of the harness.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBERS_OF_A_THREAD = 2**20
 
 
 def number(value: Any) -> Any:
-    """NumPy's numbers as Python's; anything else as it is."""
+    """Return NumPy's numbers as Python's; other values unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
 
 
@@ -56,9 +56,9 @@ def ceil_div(dividend: int, divisor: int) -> int:
 
 @dataclass(frozen=True)
 class Axis:
-    """The sizes that an axis takes: `default` on a GPU, `quick` on a CPU or where time is short.
+    """The sizes of an axis: `default` on a GPU, `quick` on a CPU or if time is short.
 
-    Axes of a problem that share one Axis object move together: ``m = n = k = Axis((1024, 2048))`` means
+    Axes of a problem that share one Axis object change together: ``m = n = k = Axis((1024, 2048))`` means
     square matrices of 1024 and of 2048.
     """
 
@@ -80,20 +80,20 @@ class Axis:
 
 
 Pitch = int | Callable[["Case"], int] | None
-"""Elements from the beginning of an array's line to that of the next; None where lines touch."""
+"""Elements from the start of an array's line to the start of the next; None without padding."""
 
 
 class Array:
-    """A named array of a problem; its shape is a list of axis names.
+    """A named array of a problem. Its shape is a list of axis names.
 
     Its rows are contiguous in memory; with `order` F its columns are. `ld`, a number or a function of the
-    case, is the leading dimension: the elements from the beginning of one row to the next, at least the row's
-    length. The elements between them belong to no row.
+    case, is the leading dimension: the elements from the start of one row to the start of the next. The
+    elements between rows are padding.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]]
     init: float | None = None
-    """Value of every element before a launch, of an Output that kernels add to."""
+    """Value of every element before a launch, for an Output that kernels add to."""
 
     def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
         if order not in ("C", "F"):
@@ -103,7 +103,7 @@ class Array:
                 f"{type(self).__name__} has ld={ld!r} and {len(shape)} axes; expected two or more."
             )
         if dtype in ML_DTYPES:
-            numpy_dtype(dtype)  # after which data() may name it to NumPy
+            numpy_dtype(dtype)  # so that data() may pass it to NumPy
         self.shape = shape
         self.dtype = dtype
         self.order = order
@@ -117,16 +117,16 @@ class Array:
 
 
 class Input(Array):
-    """An array that kernels read. Without a dtype it has the kernel's."""
+    """An array that kernels read. Its default dtype is the kernel's."""
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "input"
 
 
 class Output(Array):
-    """An array that kernels write. Without a dtype it has the kernel's.
+    """An array that kernels write. Its default dtype is the kernel's.
 
     Before each launch every element is `init`, for kernels that add to the array. Without `init` it is NaN,
-    so that an element that was never written shows.
+    so that an element that was never written is detected.
     """
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "output"
@@ -146,8 +146,10 @@ class Output(Array):
 
 
 class InOut(Input, Output):
-    """An array that kernels read and write. Before each launch it is what data() gives; the reference gets
-    that and returns what the array is to hold afterwards.
+    """An array that kernels read and write.
+
+    Before each launch it holds the values from data(). The reference gets these and returns the values
+    expected afterwards.
     """
 
     kind = "inout"
@@ -157,8 +159,9 @@ class InOut(Input, Output):
 
 
 class Scalar:
-    """A number that kernels are passed by value: one, or a function of the case. ``case.alpha`` is what the
-    kernel gets, rounded to the dtype.
+    """A number that kernels get by value: a constant, or a function of the case.
+
+    ``case.alpha`` is the value that the kernel gets, rounded to the dtype.
     """
 
     def __init__(self, value: float | Callable[[Case], float], dtype: str = "float32") -> None:
@@ -168,7 +171,7 @@ class Scalar:
         self.dtype = dtype
 
     def passed(self, name: str, value: Any) -> float:
-        """Return a value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
+        """Return a value rounded to the dtype. Raises SuiteError for a value that the dtype cannot hold."""
         plain = number(value)
         wrong = f"Scalar {name!r} is {value!r}; expected"
         if isinstance(plain, bool) or not isinstance(plain, (int, float)):
@@ -184,12 +187,12 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes: ``case.m``,
-    ``case.BM``, ``case.alpha``.
+    """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes, such as
+    ``case.m``.
 
-    So are ``case.device``, the facts of the device that it runs on, and, for a kernel's grid alone,
-    ``case.resident_blocks``: how many of its blocks one multiprocessor holds at once. An axis or a macro of
-    one of these names comes first.
+    ``case.device`` holds facts of its device. For a kernel's grid only, ``case.resident_blocks`` is the
+    number of its blocks that one multiprocessor holds at once. An axis or a macro of one of these names has
+    priority.
     """
 
     suite: str
@@ -198,7 +201,7 @@ class Case:
     dtype: str = "float32"
     macros: Mapping[str, Value] = field(default_factory=dict)
     device_facts: DeviceFacts | None = None
-    """The device that it runs on; None where a case is only named or planned."""
+    """The device that it runs on; None for a case that is only named or planned."""
     scalars: Mapping[str, int | float] = field(default_factory=dict)
 
     if TYPE_CHECKING:
@@ -209,7 +212,7 @@ class Case:
         @property
         def resident_blocks(self) -> int: ...
 
-    def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
+    def __getattr__(self, name: str) -> int:  # a macro may be another Value, but rarely is
         for values in ("sizes", "macros", "scalars"):
             found = self.__dict__.get(values, {})
             if name in found:
@@ -227,34 +230,36 @@ class Case:
 
     @property
     def id(self) -> str:
-        """``matmul.naive[m=64,n=64,k=64]``: stable across machines and commits."""
+        """Return the id, the same across machines and commits: ``matmul.naive[m=64,n=64,k=64]``."""
         return str(CaseId.of(self.suite, self.kernel, self.sizes))
 
     @property
     def short_id(self) -> str:
-        """``matmul.naive@64``: as tables and pages call it."""
+        """Return the id in tables and pages: ``matmul.naive@64``."""
         return CaseId.of(self.suite, self.kernel, self.sizes).short
 
 
 OF_CASE = frozenset({*Case.__dataclass_fields__, *dir(Case)})
-"""Names that no axis and no scalar may have: ``case.kernel`` is not its length, nor its value."""
+"""Names forbidden for axes and scalars, because a case has these attributes."""
 
 
 class Problem:
     """The computation: axes, arrays, scalars, reference and work. A subclass declares the first three.
 
-    They are class attributes. Kernels receive the inputs, then the outputs and what is both, then the
-    scalars, then the axes, each group in declaration order, unless a kernel gives its own `args`.
+    They are class attributes. Kernels receive the inputs, then the outputs (including InOut), then the
+    scalars, then the axes. Each group has declaration order, unless a kernel has its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
     arrays: ClassVar[dict[str, Array]] = {}
     scalars: ClassVar[dict[str, Scalar]] = {}
     independent: ClassVar[str | None] = None
-    """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
-    this axis. It lets large cases be verified slice by slice."""
+    """Axis along which each slice of the outputs depends only on the same slice of the inputs.
+
+    Inputs without this axis are used whole. With it, large cases can be verified slice by slice.
+    """
     reference_function: ClassVar[ReferenceFunction | None] = None
-    """The function of the repository that is the reference; None for a reference() in suite.py."""
+    """The repository's function that is the reference; None for a reference() in suite.py."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -288,7 +293,7 @@ class Problem:
 
     @classmethod
     def _take_reference(cls, given: Any) -> None:
-        """Take what suite.py says of the reference: a method, a function of the repository, or "base"."""
+        """Store the reference from suite.py: a method, a function of the repository, or "base"."""
         if isinstance(given, ReferenceFunction):
             cls.reference_function = given.named_in(cls.__module__)
             cls.reference = _by_function
@@ -302,18 +307,19 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """Arrays that data() gives, an InOut too."""
+        """Return the arrays from data(), including InOut."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
-        """Arrays that kernels write, an InOut too."""
+        """Return the arrays that kernels write, including InOut."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """Return the inputs by name; unless overridden, standard normal, as small integers run faster.
+        """Return the inputs by name. The default is standard normal, because kernels run faster on small
+        integers.
 
-        Integers of 8 bits or fewer lie evenly over their whole range.
+        Integers of 8 bits or fewer are uniform over their whole range.
         """
         made = {}
         for name, array in self.inputs.items():
@@ -328,7 +334,7 @@ class Problem:
         return made
 
     def seeded(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
-        """Return the inputs by name, as data() makes them of a seed."""
+        """Return the inputs by name, from data() with a seed."""
         import numpy as np
 
         return self.data(case, np.random.default_rng(seed))
@@ -336,7 +342,9 @@ class Problem:
     def judged(
         self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
     ) -> tuple[dict[str, Any], Any]:
-        """Return reference() by output, if asked for, and tolerance(), each of its own float64 inputs."""
+        """Return reference() by output, if requested, and tolerance(), each from its own copy of the float64
+        inputs.
+        """
 
         def exact() -> dict[str, NDArray[Any]]:  # reference() may work in place
             return {name: array.astype("float64") for name, array in inputs.items()}
@@ -366,46 +374,47 @@ class Problem:
 
     @property
     def has_reference(self) -> bool:
-        """True where the suite says what its outputs are compared with. Cases without it are left out."""
+        """Return True if the suite has a reference for its outputs. Cases without one are left out."""
         return type(self).reference is not Problem.reference
 
     @property
     def held_to(self) -> Literal["reference", "function", "base"]:
-        """The results that outputs are compared with."""
+        """Return the kind of reference for the outputs."""
         by_base = type(self).reference == "base"
         return "base" if by_base else "function" if self.reference_function else "reference"
 
     @property
     def has_tolerance(self) -> bool:
-        """True where its author wrote tolerance()."""
+        """Return True if the author wrote tolerance()."""
         return type(self).tolerance is not Problem.tolerance
 
     if TYPE_CHECKING:
-        reference: Any  # a method, or what else a subclass says in its place
+        reference: Any  # a method, or another value in a subclass
 
     else:
 
         def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
-            """Return the right answer in float64: the one output, or outputs by name.
+            """Return the right result in float64: the only output, or outputs by name.
 
-            A problem may name a function of the repository in its place, ``reference =
-            ReferenceFunction(file, name)``, or say ``reference = "base"``: then head's outputs are compared
-            with base's.
+            A problem may use a function of the repository instead, ``reference = ReferenceFunction(file,
+            name)``, or ``reference = "base"``: then head's outputs are compared with base's.
             """
             raise NotImplementedError(
                 f"{type(self).__name__} has no reference(): write one, or say reference = 'base'."
             )
 
     def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
-        """Return the largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
+        """Return the largest absolute error allowed, broadcast to the output. The default is exact."""
         return 0.0
 
     def integer_bound(self, case: Case) -> int | None:  # noqa: ARG002
-        """The largest r for which integers in [-r, r] keep every kernel's arithmetic exact; None if none."""
+        """Return the largest r for which integers in [-r, r] keep all arithmetic exact; None if there is
+        none.
+        """
         return None
 
     def flop(self, case: Case) -> int | None:  # noqa: ARG002
-        """Floating-point operations of one launch; None where the count has no meaning."""
+        """Return the floating-point operations of one launch; None if the count has no meaning."""
         return None
 
     def moved_bytes(self, case: Case) -> int:
@@ -419,7 +428,7 @@ class Problem:
         )
 
     def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:
-        """Yield every point of the axes; axes that share an Axis object move together."""
+        """Yield every point of the axes. Axes that share an Axis object change together."""
         groups: dict[int, list[str]] = {}
         for name, axis in self.axes.items():
             groups.setdefault(id(axis), []).append(name)
@@ -438,7 +447,7 @@ def _by_function(problem: Problem, case: Case, **inputs: Any) -> dict[str, Any]:
 
 
 def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
-    """A suite's own flop() or moved_bytes() with a whole number for what it returns: 5 n log2(n) is none."""
+    """Return a suite's flop() or moved_bytes() with its result as a whole number, such as of 5 n log2(n)."""
 
     @wraps(count)
     def whole(self: Problem, case: Case) -> int | None:
@@ -457,7 +466,7 @@ def _whole(name: str, count: Any) -> Callable[[Problem, Case], int | None]:
 
 
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
-    """Return a spec's value at a case. Raises SuiteError for whatever a suite's own function raises."""
+    """Return a spec's value at a case. Raises SuiteError for any error of the suite's function."""
     if not callable(spec):
         return spec
     try:
@@ -473,7 +482,7 @@ def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
 
 
 def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return random numbers. Large parts have a generator each, so that threads make them side by side."""
+    """Return random numbers. Each large part has its own generator, so that threads work in parallel."""
     import numpy as np
 
     from harness.system.threads import side_by_side
@@ -491,7 +500,7 @@ def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArra
 
 
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
-    """Return a point of a problem's axes: a size for all of them, or sizes by name. None if it is invalid."""
+    """Return a point of a problem's axes: a size for all, or sizes by name. None if it is invalid."""
     axes = problem.axes
     sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
     if sizes.keys() != axes.keys():

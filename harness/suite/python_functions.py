@@ -1,5 +1,6 @@
-"""Functions in Python files: identified by their text without an import, imported from their commit where
-they run, and the requests of their parameters.
+"""Functions in Python files: identified by their text, and imported from their commit when they run.
+
+Parameters of a function are matched with the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ from harness.suite.layout import Parameter
 
 @dataclass(frozen=True)
 class Binding:
-    """Which argument of a kernel each parameter of a function gets, by the kernel's names."""
+    """The kernel's argument for each parameter of a function."""
 
     positional: tuple[str, ...]
     keywords: Mapping[str, str]
     returned: tuple[str, ...]
-    """The outputs that the function is not given: what it returns, in this order."""
+    """Outputs that are no parameters: the function returns them in this order."""
 
 
 @dataclass(frozen=True)
 class PythonCall:
-    """A program that is a framework's function, before anything of the framework is imported."""
+    """A program that is a framework's function, before the framework is imported."""
 
     framework: str
     file: Path
     name: str
     parameters: tuple[Parameter, ...]
-    """Arguments that the kernel has to give, in its order."""
+    """Arguments of the kernel, in its order."""
     outputs: tuple[str, ...]
     macros: Mapping[str, Value]
     root: Path
     """The suite's folder."""
     code_sha256: str
-    """A hash of all of the suite, its Python without comments, and of what is asked of the function."""
+    """Hash of the whole suite, with Python files without comments, and of the function's parameters."""
     launch: Launch | None = None
     """Launch of a function that is itself a kernel; None without a grid."""
 
     def load(self) -> Callable[..., Any]:
-        """Import the file and return its function. Raises SuiteError where the file has no such function."""
+        """Import the file and return its function. Raises SuiteError if the file lacks the function."""
         found = getattr(_module(self.file), self.name, None)
         if found is None:
             names = _names(ast.parse(self.file.read_bytes()))
@@ -58,7 +59,8 @@ class PythonCall:
         return found  # type: ignore[no-any-return]
 
     def bind(self, function: Callable[..., Any], values: Collection[str] = ()) -> Binding:
-        """Return what each parameter gets: by the problem's names, else arrays in order. Raises SuiteError.
+        """Return the argument for each parameter: by the problem's names, else arrays in order. Raises
+        SuiteError.
 
         A parameter may ask for axes, macros and `values` by name.
         """
@@ -89,7 +91,7 @@ class PythonCall:
     def _wanted(
         self, asked: Mapping[str, inspect.Parameter], others: set[str], arrays: Sequence[str]
     ) -> list[str]:
-        """The parameters that are given something: those of known names, and those without a default."""
+        """Return the parameters that get an argument: those with known names, and those without a default."""
         found = []
         for name, parameter in asked.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -101,7 +103,7 @@ class PythonCall:
         return found
 
     def _in_order(self, asked: Sequence[str], arrays: Sequence[str]) -> Sequence[str]:
-        """The arrays that parameters of other names get: all of them, or the inputs, in their order."""
+        """Return the arrays for parameters with other names: all of them, or the inputs, in order."""
         takes = f"{self._described} takes {_listed(asked)}"
         inputs = [name for name in arrays if name not in self.outputs]
         given = next((names for names in (arrays, inputs) if len(names) == len(asked)), None)
@@ -124,7 +126,7 @@ class PythonCall:
 
 
 def check_defined(file: Path, name: str, text: str) -> None:
-    """Raises SuiteError where a Python file does not parse, or nothing at its top has this name."""
+    """Raise SuiteError if a Python file does not parse, or does not define this name at top level."""
     try:
         names = _names(ast.parse(text, str(file)))
     except SyntaxError as error:
@@ -139,7 +141,7 @@ def _nothing_named(name: str, file: Path, names: Sequence[str]) -> str:
 
 
 def _names(tree: ast.Module) -> list[str]:
-    """Return the names that a module defines, in order; empty where it imports *."""
+    """Return the names that a module defines, in order; empty if it imports *."""
     found: dict[str, None] = {}
     for node in ast.walk(tree):
         match node:
@@ -156,7 +158,7 @@ def _names(tree: ast.Module) -> list[str]:
 
 
 def _module(file: Path) -> Any:
-    """Return the module of a file, by the name that the file's own package gives it."""
+    """Return the module of a file, by its name in the file's own package."""
     top = file.parent
     while (top / "__init__.py").is_file():
         top = top.parent
@@ -180,7 +182,7 @@ def _module(file: Path) -> Any:
 
 
 def _is_taken(name: str, file: Path) -> bool:
-    """Tell whether another module has that name already, such as an installed package's."""
+    """Tell whether another module already has that name, such as an installed package's."""
     first = name.partition(".")[0]
     if first not in sys.modules:
         return False

@@ -1,4 +1,4 @@
-"""A function of the repository as the reference of a problem, such as the `softmax_ref` beside a kernel."""
+"""A function of the repository as a problem's reference, such as a `softmax_ref` beside a kernel."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class _Problem(Protocol):
 
 @dataclass(frozen=True)
 class ReferenceFunction:
-    """A function in a Python file that returns what kernels are to compute.
+    """A function in a Python file that computes the reference.
 
     It is called with the inputs in float64, as tensors on the host (CuPy's on the device). Its parameters are
-    inputs, scalars and axes by their names, or the inputs in order. It returns the outputs in order.
+    inputs, scalars and axes by name, or the inputs in order. It returns the outputs in order.
     """
 
     file: str
@@ -48,7 +48,7 @@ class ReferenceFunction:
             raise SuiteError(f"ReferenceFunction name {self.name!r} is not the name of a function.")
 
     def named_in(self, module: str) -> ReferenceFunction:
-        """Return the function as a suite that is loaded as this module names it."""
+        """Return the function under the name that a suite loaded as this module uses."""
         file = getattr(sys.modules.get(module), "__file__", None)
         return dataclasses.replace(self, folder=Path(file).parent) if file else self
 
@@ -83,7 +83,7 @@ class ReferenceFunction:
 
 
 def _conversions(framework: Framework) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return what makes a framework's array of NumPy's, and NumPy's of a framework's."""
+    """Return functions that convert NumPy arrays to a framework's, and back."""
     if framework == "numpy":
         return (lambda array: array), (lambda array: array)
     module = importlib.import_module(framework)

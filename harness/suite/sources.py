@@ -1,7 +1,7 @@
-"""The text that a compiler gets: macros, then the backend's prelude, then the kernel's source, in one piece.
+"""The text for a compiler: macros, then the backend's prelude, then the kernel's source.
 
-One self-contained text means one hash that covers everything the author wrote, and the same text for every
-backend. Where the host does the work itself, the text is what tells one such program from another.
+With one self-contained text, one hash covers everything that the author wrote. The text is the same for every
+backend. For host code, the text distinguishes one program from another.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from harness.system.files import read_regular
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
 
 _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
-"""A comment, or in a group of its own a literal, in which nothing is one."""
+"""A comment or, in a group, a literal, which may contain comment marks."""
 _WORDY = re.compile(
     r"""( (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
         | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
         | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w* ) | //[^\n]* | /\*.*?\*/""",
     re.DOTALL | re.VERBOSE,
 )
-"""The same as _COMMENT for a text with raw strings, or with quotes in numbers: it looks at each word."""
+"""The same as _COMMENT for a text with raw strings or digit separators. It scans each word."""
 _MATRIX_PRODUCT = re.compile(r"(?<![A-Za-z])(?:wg|[wh])?mma(?![a-z])")
-"""Names by which C++ and PTX ask tensor cores for a product: mma.sync, wmma, wgmma, __hmma, <mma.h>."""
+"""Names in C++ and PTX for a product on tensor cores: mma.sync, wmma, wgmma, __hmma, <mma.h>."""
 _ODD_QUOTES = re.compile(r"""R"|\w'\w""")
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
-"""A line that goes on in the next, which compilers join before all else."""
+"""A line continued on the next. Compilers join such lines first."""
 
 
 @functools.lru_cache(maxsize=256)
 def _code(text: str) -> str:
-    """Return a text without comments, blank ends and lines, and line numbers, where that changes nothing."""
+    """Return a text without comments, empty lines and line numbers, or unchanged if these may matter."""
     if _SHAPED.search(text):
         return text
-    # Not splitlines(), to which a form feed ends a line too.
+    # Not splitlines(), which also splits at a form feed.
     lines = (line.rstrip() for line in _without_comments(text).split("\n"))
     return "\n".join(line for line in lines if line and not line.startswith("#line"))
 
@@ -77,7 +77,8 @@ def _comment_in(text: str) -> re.Pattern[str]:
 _SHAPED = re.compile(
     r'R"|\b(?:__LINE__|__FILE_\w+|__builtin_(?:LINE|FILE\w*|COLUMN)|(?:__builtin_)?source_location)\b'
 )
-"""A raw string, in which a line's end and a backslash are themselves, or code made of its own place."""
+"""Code that depends on its layout: a raw string, in which line ends and backslashes count, or __LINE__ and
+the like."""
 
 _GAP = r"(?:[ \t]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(rf"(?:#|%:|\?\?=){_GAP}(?:include(?:_next)?|import)\b{_GAP}([^\n]*)", re.DOTALL)
@@ -104,7 +105,7 @@ _TWO_WORDS = {
 
 
 def unusual_options(options: Sequence[str]) -> list[str]:
-    """Return the compiler options that may have it read a file: all but those known not to."""
+    """Return the options that may make the compiler read a file: all but those known not to."""
     left, waiting = [], iter(options)
     for option in waiting:
         value = next(waiting, "") if option in _TWO_WORDS else None
@@ -115,9 +116,10 @@ def unusual_options(options: Sequence[str]) -> list[str]:
 
 
 def is_self_contained(text: str, options: Sequence[str], *, system_headers: bool) -> bool:
-    """Tell whether a compiler reads no file of the author's beside the text itself.
+    """Tell whether a compiler reads no other file of the author's.
 
-    Headers in angle brackets are the compiler's own where `system_headers`, as no option names a folder.
+    Headers in angle brackets are the compiler's own if `system_headers`, which means that no option names a
+    folder.
     """
     code = _SPLICE.sub("", text)
     if 'R"' not in code and (_DIRECTIVE.search(code) or _SEARCH.search(code)):
@@ -135,56 +137,55 @@ class Program:
     text: str
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
-    """Computes the kernel's results on host arrays: the null backend runs it in place of a device."""
+    """Computes the kernel's results on host arrays. The null backend calls it instead of a device."""
     kind: Literal["kernel", "image", "library", "host"] = "kernel"
-    """Who compiles the text: the device's compiler, nvcc for the host, or nobody. An image is what CUDA's
-    driver loads."""
+    """Compiler of the text: the device's, nvcc for the host, or none. CUDA's driver loads an image."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Given the stream, returns what to call for each launch of a program of kind host."""
+    """Returns for a stream the function to call for each launch; for a program of kind host."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Meanings of the numbers that the function of a library returns."""
+    """Meanings of the error numbers of a library's function."""
     steps: tuple[tuple[str, int], ...] = ()
-    """Functions that run after it, each with how many of the parameters are its: the first ones."""
+    """Functions that run after it, each with its number of parameters, which are the first ones."""
     setup: str = ""
-    """Identity of the function that gives it further arguments."""
+    """Identity of the function that returns further arguments."""
     in_parts: bool = False
-    """True where it is told where each dispatch begins, and can be launched in several."""
+    """True if its source gets the start of each dispatch, so that it can be launched in parts."""
     python: PythonCall | None = field(default=None, compare=False)
-    """A function of a framework's tensors, in place of `host`, of a program of kind host."""
+    """A function of a framework's tensors, instead of `host`; for a program of kind host."""
     folders: tuple[str, ...] = ()
-    """Folders that the compiler searches, by whole paths; `tree_sha256` stands for what is in them."""
+    """Folders that the compiler searches, by absolute path. `tree_sha256` covers their contents."""
     content: bytes = field(default=b"", compare=False, repr=False)
-    """The bytes of an image, or of a library that is made already; the text is their hash then."""
+    """The bytes of an image, or of a compiled library. The text is their hash."""
     suffix: str = ".cu"
-    """Suffix of the text's file: CUDA's C++, or its .ptx."""
+    """Extension of the text's file: CUDA's C++, or .ptx."""
     instance: str = ""
-    """The template's instance that is launched, as C++ names it; `function` is its name alone."""
+    """The launched template instance in C++; `function` is its name alone."""
     arch: str = ""
-    """Architecture that it is built for, where the suite says so; else the device's."""
+    """Architecture to build for, if the suite sets one; else the device's."""
     compiler: str = ""
-    """The nvcc that is to compile it, by its path; empty for the one that is found."""
+    """Path of the nvcc to compile with; empty for the default one."""
     tree_sha256: str = ""
-    """Hash of the suite's tree, where text and options are not all that it is made of; else empty."""
+    """Hash of the suite's tree, if the program depends on more than text and options; else empty."""
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """Input of the compiler: the same for two programs is one compilation."""
+        """Return the compiler's input. Two programs with the same input share one compilation."""
         return self.kind, self.text, self.arch, self.compiler, *self.all_options
 
     @property
     def is_compiled(self) -> bool:
-        """True where a compiler makes it, of text."""
+        """Return True if a compiler makes it from text."""
         return self.kind in ("kernel", "library") and not self.content
 
     @property
     def all_options(self) -> tuple[str, ...]:
-        """The compiler's options, for this machine's folders."""
+        """Return the compiler's options, with this machine's folders."""
         return *(f"-I{folder}" for folder in self.folders), *self.options
 
     @property
     def may_use_tensor_cores(self) -> bool:
-        """True if it may multiply by tensor cores, as far as its text tells: a library has no text."""
+        """Return True if it may use tensor cores, by its text. A library has no text."""
         whole = self.kind == "kernel" and not self.tree_sha256
         return not whole or bool(_MATRIX_PRODUCT.search(_without_comments(self.text)))
 
@@ -197,7 +198,7 @@ class Program:
 
     @property
     def code_sha256(self) -> str | None:
-        """Return a hash without comments and shape of lines; None where more than the text is compiled."""
+        """Return a hash that ignores comments and layout; None if more than the text is compiled."""
         if self.tree_sha256:
             return None
         parts = (_code(self.text), *self.options, *filter(None, (self.arch,)))
@@ -213,11 +214,11 @@ def program(
     launch: Launch | None = None,
     scratch: Path | None = None,
 ) -> Program:
-    """Return the program of a case for a backend; `arch` is what it is built for, such as sm_90.
+    """Return the program of a case for a backend. `arch` is its architecture, such as sm_90.
 
-    Generated text is kept in `scratch`, the folder of a run. A `launch` in parts makes another program, whose
-    blocks are told where a part begins. Raises SuiteError for a source or header that cannot be read,
-    BuildError where a function of the suite fails to generate one, LaunchError if parts are impossible.
+    Generated text is cached in `scratch`, the folder of a run. A `launch` in parts gives a different program,
+    whose blocks get the start of their part. Raises SuiteError for a source or header that cannot be read,
+    BuildError if a function of the suite fails to generate one, LaunchError if parts are impossible.
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
     if backend in ("cuda", "null") and made.kind == "kernel":
@@ -318,20 +319,22 @@ def _library(
 
 
 def _folders_of(file: Path, suite: Suite, kernel: Kernel) -> tuple[str, ...]:
-    """Return the folders searched for a file's headers, its own first; none where the text holds them."""
+    """Return the folders searched for a file's headers, its own first; none if the text includes them."""
     folders = include_folders(suite, kernel)
     return (os.path.normpath(file.parent), *folders) if folders else ()
 
 
 def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
-    """Macros, without those whose values are template arguments: templates have parameters of these names."""
+    """Return macros, without those that are template arguments, because template parameters have
+    these names.
+    """
     return [f"#define {name} {value}" for name, value in case.macros.items() if name not in besides]
 
 
 INSTANCE = "harness_instance"
-"""Name of an empty template kernel made of the instance, which makes the compiler emit the instance."""
+"""Name of an empty template kernel that makes the compiler emit the instance."""
 INSTANCE_FILE = "instantiate"
-"""Name of the file in which an instance is named, for compilers."""
+"""File name for the definition of an instance, in compiler messages."""
 
 
 def _instantiated(made: Program, kernel: Kernel, case: Case) -> Program:
@@ -351,7 +354,7 @@ _OWN_WORD = {
     "opencl": re.compile(r"\b(?:get_group_id|get_num_groups|get_global_size)\b"),
     "opengl": re.compile(r"\bgl_NumWorkGroups\b"),
 }
-"""Words for one dispatch where a kernel means the whole grid."""
+"""Identifiers that a kernel uses for the whole grid, but that describe one dispatch."""
 _PORTABLE_DEFINE = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(?:HARNESS_)?(?:BLOCK|GRID)_[XYZ]\b.*$", re.MULTILINE
 )
@@ -359,7 +362,9 @@ _UNIFORM = re.compile(r"\buniform\s+u?int\b([^;]*);")
 
 
 def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
-    """Return the program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
+    """Return the program for a launch in parts. It gets the extents of the whole grid, which a dispatch
+    lacks.
+    """
     if problem := _not_in_parts(whole, launch, backend):
         raise LaunchError(
             f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
@@ -375,7 +380,7 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 
 
 def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
-    """Return why a program finds its blocks right in a whole launch only; empty if in parts too."""
+    """Return why a program finds its blocks only in a whole launch; empty if it can be launched in parts."""
     host = "the host enqueues its work, in its own way."
     problem = {"kernel": "", "image": "it is compiled already."}.get(whole.kind, host)
     if launch.attributes:
@@ -389,7 +394,7 @@ def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
     if backend == "opengl":
         return _without_origin(code, launch)
     if not _PORTABLE_WORD.search(used):
-        if backend == "opencl" and "get_global_id" in used:  # OpenCL itself counts threads from the origin
+        if backend == "opencl" and "get_global_id" in used:  # OpenCL itself counts threads from the offset
             return ""
         return "it does not find its block by BLOCK_X, BLOCK_Y or BLOCK_Z of the portable header."
     unknown = "its prelude knows nothing of HARNESS_DISPATCH: take the headers of kernels/portable."
@@ -407,7 +412,9 @@ def _without_origin(code: str, launch: Launch) -> str:
 
 
 def _glsl(path: Path, case: Case) -> str:
-    """GLSL wants its version first, and numbers for files: their names follow in comments, for logs."""
+    """Return GLSL with its version first and numbers for files. Comments map the numbers to
+    names, for logs.
+    """
     text = "\n".join(("#version 430", *_defines(case), _flatten(path, set()))) + "\n"
     numbers: dict[str, int] = {}
 
@@ -418,7 +425,7 @@ def _glsl(path: Path, case: Case) -> str:
 
 
 def lacking(kernel: Kernel, backend: str) -> str:
-    """Return what packages a kernel lacks on a backend, and what to do; empty where none."""
+    """Return which packages a kernel lacks on a backend, and what to do; empty if none."""
     source = kernel.source_for(backend)
     if source is None or isinstance(source, str) or backend == "null":
         return ""
@@ -432,7 +439,7 @@ def lacking(kernel: Kernel, backend: str) -> str:
 
 
 def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
-    """Raises SuiteError where a Python file has nothing of the name that a kernel asks for."""
+    """Raise SuiteError if a Python file lacks the function of a kernel."""
     for kernel in kernels:
         for source in kernel.sources.values():
             if isinstance(source, PythonFunction) and (suite.root / source.file).is_file():
@@ -442,7 +449,7 @@ def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
 
 
 def _versions(needs: tuple[str, ...]) -> list[str]:
-    """Return a comment for each package, with its version: another version may be another program."""
+    """Return a comment for each package with its version, which may change the program."""
     if not needs:
         return []
     from harness.system import packages
@@ -451,7 +458,7 @@ def _versions(needs: tuple[str, ...]) -> list[str]:
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
-    """Return what a function of the host depends on: its file, its packages, the case."""
+    """Return everything that a host function depends on: its file, its packages, the case."""
     import inspect
 
     try:
@@ -462,13 +469,15 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
 
 
 def _values(case: Case) -> list[str]:
-    """Type, sizes and macros of a case, as far as they tell one program from another."""
+    """Return type, sizes and macros of a case, as far as they distinguish programs."""
     sizes = [f"{axis}={size}" for axis, size in case.sizes.items()]
     return [case.dtype, *sizes, *(f"{macro}={value}" for macro, value in sorted(case.macros.items()))]
 
 
 def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> tuple[PythonCall, str]:
-    """Return the function of a file that is only read, for the framework need not be there; and its text."""
+    """Return a function of a Python file and its text. The file is only read: its framework may
+    be missing.
+    """
     from harness.system import packages
 
     file, name = Path(os.path.normpath(suite.root / source.file)), source.name or kernel.function
@@ -500,7 +509,7 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
-    """Return the function's text for a case, kept: importing a compiler takes longer than asking it."""
+    """Return the function's text for a case. It is cached, because importing a compiler takes longer."""
     asked = repr((str(root), case.id, case.dtype, sorted(case.macros.items()), arch))
     file = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
     if file is not None:
@@ -515,13 +524,13 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
     if not isinstance(text, str):
         raise SuiteError(f"{case.suite}.{case.kernel}: its function gave {text!r}; expected source text.")
     if file is not None:
-        with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+        with contextlib.suppress(OSError):  # A full disk only costs time.
             write_atomically(file, text.encode(), durable=False)
     return text
 
 
 def _bytes_of(path: Path) -> dict[str, Any]:
-    """Return the `content` of a program whose file is compiled already, and its hash for a `text`."""
+    """Return the `content` of a program whose file is compiled already, with its hash as the `text`."""
     try:
         content = read_regular(path)
     except OSError as error:
@@ -532,7 +541,7 @@ def _bytes_of(path: Path) -> dict[str, Any]:
 
 
 def _numbered(path: Path) -> str:
-    """Return the text of a file as it is, for a compiler that finds what it includes."""
+    """Return the text of a file unchanged, for a compiler that finds its includes."""
     return f'#line 1 "{path.name}"\n{_text(path)}'
 
 
@@ -551,9 +560,9 @@ def _text(path: Path, by: str = "") -> str:
 
 
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
-    """Return a file's text with its quoted includes in place, and #line for compiler messages.
+    """Return a file's text with quoted includes expanded, and #line for compiler messages.
 
-    `once` collects the files that say #pragma once, which one text cannot say to a compiler.
+    `once` collects the files with #pragma once, which has no effect in a single text.
     """
     path = Path(os.path.normpath(path))
     if path in including:

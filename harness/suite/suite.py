@@ -1,4 +1,4 @@
-"""A suite, as a kernel's author writes it: one problem, the kernels that solve it, and published results.
+"""A suite as its author writes it: one problem, its kernels, and published results.
 
 Nothing here touches a device. Problems are in problem.py, kernels in kernel.py.
 """
@@ -21,62 +21,62 @@ from harness.suite.problem import Case, Problem, check_identifier, computed, poi
 
 @dataclass(frozen=True)
 class Rung:
-    """A line of a ladder: its author's name for it, our kernel for it, and the author's figures.
+    """A line of a ladder: the author's name, our kernel for it, and the author's values.
 
-    Rates are in the unit of the suite's headline. A figure that was not published is None.
+    Rates have the unit of the suite's headline. An unpublished value is None.
     """
 
     label: str
     kernel: str
     rate: float | None = None
     average: float | None = None
-    """Average of all configurations of a sweep with these `macros`; `rate` is then the best of them."""
+    """Average over all configurations of a sweep with these `macros`. Then `rate` is the best of them."""
     time_ms: float | None = None
     speed_up: float | None = None
-    """The published speed-up; without one it is counted from the rates."""
+    """The published speed-up; None to compute it from the rates."""
     sizes: int | Mapping[str, int] | None = None
-    """A point of the axes, a number for all of them alike; None for the ladder's own."""
+    """A point of the axes, or a number for all axes; None for the ladder's own."""
     macros: Mapping[str, Value] = field(default_factory=dict)
-    """The parameters of one configuration of a sweep, or of all configurations that have these values."""
+    """Parameters of one configuration of a sweep, or of all configurations with these values."""
     backend: str = ""
-    """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
+    """Backend for our kernel, such as cpu; if empty, the reported device's."""
     slow: bool = False
-    """True if it takes minutes, and so is measured only when asked for."""
+    """True if it takes minutes. It is then measured only on request."""
     repaired: str = ""
-    """A kernel with the same idea and without the author's mistakes, whose gain is shown beside it."""
+    """A kernel with the same idea and without the author's mistakes. Its gain is shown beside it."""
 
     @property
     def swept(self) -> bool:
-        """True where the rung is the average of many configurations, which only a sweep has."""
+        """Return True if the rung is the average of many configurations, which needs a sweep."""
         return self.average is not None
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """Published results of kernels that the suite has too, in the order of their own table.
+    """Published results of kernels that the suite has too, in the published order.
 
-    Speed-ups are counted from the first rung, or, with `against`, from that kernel at the same sizes.
+    Speed-ups are relative to the first rung or, with `against`, to that kernel at the same sizes.
     """
 
     name: str
     title: str
     rungs: Sequence[Rung]
     source: str = ""
-    """A sentence that says how the figures were taken."""
+    """A sentence on how the values were measured."""
     publication: str = ""
-    """The title under which they were published."""
+    """Title of the publication."""
     author: str = ""
     url: str = ""
     date: str = ""
-    """The date of the publication, as precisely as it is known."""
+    """Date of the publication, as precisely as known."""
     card: str = ""
-    """Card of the figures, such as RTX 3060."""
+    """Card of the published values, such as RTX 3060."""
     peak: float | None = None
     """Peak of that card, in the unit of the suite's headline."""
     decimals: int = 0
-    """Digits after the point of the published rates: 46.60 stays 46.60."""
+    """Decimal places of the published rates: 46.60 stays 46.60."""
     sizes: int | Mapping[str, int] | None = None
-    """The sizes of rungs that do not say their own."""
+    """Sizes of rungs without their own."""
     against: str = ""
     """Kernel that the others are compared with at every size: a line for each size, not for each rung."""
     note: str = ""
@@ -96,17 +96,17 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Suite:
-    """A problem and its kernels, in ladder order: the first kernel is what speed-ups are counted from."""
+    """A problem and its kernels, in ladder order. Speed-ups are relative to the first kernel."""
 
     name: str
     problem: Problem
     kernels: Sequence[Kernel]
     headline: str = "GFLOP/s"
-    """GFLOP/s or GB/s."""
+    """Unit of rates: GFLOP/s or GB/s."""
     prelude: Mapping[str, str] = field(default_factory=dict)
-    """A header per backend that goes before every kernel's source, relative to the suite's folder."""
+    """A header per backend that precedes every kernel's source, relative to the suite's folder."""
     root: Path = Path()
-    """The suite's folder; set by the loader."""
+    """The suite's folder, set by the loader."""
     ladders: Sequence[Ladder] = ()
     include: tuple[str, ...] = ()
     """Folders in which compilers look for headers, relative to the project, for every kernel."""
@@ -137,12 +137,12 @@ class Suite:
         self._check_ladders()
 
     def _check_methods(self) -> None:
-        """Raise SuiteError unless reference() and tolerance() can be called with the case and every input."""
+        """Raise SuiteError unless reference() and tolerance() accept the case and every input."""
         inputs = tuple(self.problem.inputs)
         for method in (self.problem.reference, self.problem.tolerance):
             if not inspect.ismethod(method):
                 continue
-            # A decorator may add arguments of its own, so what it wraps says nothing.
+            # A decorator may add arguments, so the signature of the wrapped function is no evidence.
             name, signature = method.__name__, inspect.signature(method, follow_wrapped=False)
             try:
                 signature.bind(None, **dict.fromkeys(inputs))
@@ -181,7 +181,7 @@ class Suite:
         return {kernel.name: kernel for kernel in self.kernels}
 
     def library_for(self, kernel: Kernel) -> Kernel | None:
-        """Return the vendor's kernel to compare a kernel with: the first one of the same dtype."""
+        """Return the vendor's kernel for comparison with a kernel: the first one of the same dtype."""
         return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
 
     def case(
@@ -193,13 +193,13 @@ class Suite:
     ) -> Case:
         """Return a kernel at a point, with `chosen` values of macros.
 
-        Without a device, macros and scalars that ask for it are left out: see `on_device`.
+        Without a device, macros and scalars that need one are left out: see `on_device`.
         """
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
         return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
 
     def own(self, case: Case) -> Case:
-        """Return a case of this suite or of another, with this suite's name and scalars."""
+        """Return a case with this suite's name and scalars."""
         of_this = replace(case, suite=self.name, scalars={})
         scalars = {}
         for name, scalar in self.problem.scalars.items():
@@ -213,7 +213,7 @@ class Suite:
         return replace(of_this, scalars=scalars)
 
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
-        """Return the kernel's arguments in order. Raises SuiteError for a name that nothing gives."""
+        """Return the kernel's arguments in order. Raises SuiteError for an unknown name."""
         problem, rooms = self.problem, workspaces(kernel, case)
         found = []
         for name in argument_names(problem, kernel):

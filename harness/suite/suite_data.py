@@ -46,7 +46,7 @@ class Function(msgspec.Struct, frozen=True, tag="function"):
 
 
 class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
-    """A value that no suite should have here. Whoever uses it says so, by its text."""
+    """A value that no suite may have here. Its user reports it by its text."""
 
     text: str
 
@@ -56,7 +56,7 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 Plain = bool | int | float | str | None | Unknown
 CaseValue = Plain | tuple[Any, ...] | Function
-"""A value that may depend on the case: the value, a function to ask for it, or what is to be refused."""
+"""A value that may depend on the case: the value itself, a function to call for it, or an invalid value."""
 
 
 class ArrayData(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class ArrayData(msgspec.Struct, frozen=True):
     shape: tuple[str, ...]
     dtype: str | None
     init: str | None = None
-    """A number's text: JSON has no infinity."""
+    """Text of a number, since JSON has no infinity."""
     order: Order = "C"
     ld: CaseValue = None
 
@@ -79,28 +79,28 @@ class ProblemData(msgspec.Struct, frozen=True):
     about: str | None
     axes: tuple[Axis, ...]
     axis_of: dict[str, int]
-    """Names of axes that share one are of one number."""
+    """Number of each axis. Axes that share an Axis object have the same number."""
     arrays: dict[str, ArrayData]
     scalars: dict[str, ScalarData]
     independent: str | None
     counts: dict[Literal["flop", "moved_bytes", "integer_bound"], Function]
     own: tuple[Literal["data", "reference", "tolerance"], ...]
-    """The methods that the suite overrides, of those that make arrays."""
+    """The methods for arrays that the suite overrides."""
     by_base: bool = False
-    """True where outputs are compared with base's in the place of a reference."""
+    """True if outputs are compared with base's instead of a reference."""
     reference_function: tuple[str, str] | None = None
-    """File and name of the function of the repository that is the reference."""
+    """File and name of the repository's function that is the reference."""
 
 
 class SourceData(msgspec.Struct, frozen=True):
     kind: Literal["generated", "function", "library", "triton", "torch", "cupy", "numba"]
-    """Keys of _SOURCE_KINDS. An untrusted process may name no other."""
+    """A key of _SOURCE_KINDS. An untrusted process can use no other kind."""
     file: str = ""
     name: str = ""
     needs: tuple[str, ...] = ()
     errors: dict[int, str] = {}
     function: Function | None = None
-    """Generates the text of a `generated` source."""
+    """Function that generates the text of a `generated` source."""
 
 
 class TuningData(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ class TuningData(msgspec.Struct, frozen=True):
 class KernelData(msgspec.Struct, frozen=True):
     name: str
     sources: dict[str, str | SourceData]
-    """The source for each backend; a file is its path."""
+    """The source for each backend; for a file, its path."""
     block: CaseValue
     grid: CaseValue
     macros: dict[str, CaseValue]
@@ -147,21 +147,22 @@ class SuiteData(msgspec.Struct, frozen=True):
     include: tuple[str, ...]
     ladders: tuple[Ladder, ...]
     variables: dict[str, str | None] = {}
-    """Environment variables that the suite's code has set, with their values; None for a removed one."""
+    """Environment variables that the suite's code has set, with their values; None for removed ones."""
 
 
 class Load(Request[SuiteData], frozen=True):
-    """Load the suite in a folder; the first message, once."""
+    """Load the suite in a folder. This is the first message, sent once."""
 
     folder: str
     work_tree: str | None = None
-    """The working tree of a commit's repository: what the suite opens there is not the commit's."""
+    """The working tree of a commit's repository. A file that the suite opens there does not belong to its
+    commit."""
 
 
 class ReturnValue(msgspec.Struct, frozen=True):
     value: Plain | tuple[Any, ...]
     asked_device: bool = False
-    """True where it was computed from the device, and differs on another."""
+    """True if it was computed from the device, and differs on another."""
 
 
 class FunctionCall(Request[ReturnValue], frozen=True):
@@ -170,11 +171,11 @@ class FunctionCall(Request[ReturnValue], frozen=True):
     function: int
     case: Case
     arch: str | None = None
-    """Argument of a generator beside the case, such as sm_90; None for any other function."""
+    """Second argument of a generator, such as sm_90; None for other functions."""
 
 
 class DataCall(Request[None], frozen=True):
-    """Write what the problem's data() makes of a seed into a folder: each input by its name."""
+    """Write the result of the problem's data() for a seed into a folder: each input by its name."""
 
     case: Case
     seed: int
@@ -182,12 +183,12 @@ class DataCall(Request[None], frozen=True):
 
 
 class JudgeCall(Request[None], frozen=True):
-    """Write reference and tolerance for the inputs in a folder there, as REFERENCE + output and TOLERANCE."""
+    """Write reference and tolerance for the inputs in a folder to it, as REFERENCE + output and TOLERANCE."""
 
     case: Case
     folder: str
     reference: bool
-    """True to ask for the reference as well as for the tolerance."""
+    """True to compute the reference as well as the tolerance."""
 
 
 class DefinitionCall(Request[ReturnValue], frozen=True):
@@ -195,19 +196,19 @@ class DefinitionCall(Request[ReturnValue], frozen=True):
 
 
 class OriginCall(Request[ReturnValue], frozen=True):
-    """Return the hash of what the suite's data and references follow from: `origin_sha256`."""
+    """Return the hash of everything that the suite's data and references depend on: `origin_sha256`."""
 
 
 SuiteCall = FunctionCall | DataCall | JudgeCall | DefinitionCall | OriginCall
 REFERENCE, TOLERANCE = "reference-", "-tolerance"
-"""No output can be called so: they are names of Python's."""
+"""File names that no output can have, because outputs are Python identifiers."""
 
 
 _PLAIN = (type(None), bool, int, float, str)
 
 
 class Functions:
-    """The functions of a suite by number, where it is loaded."""
+    """The functions of a suite by number, in the process that loaded it."""
 
     def __init__(self) -> None:
         self.all: list[Callable[..., Any]] = []
@@ -219,7 +220,7 @@ class Functions:
         return self.suite.problem
 
     def plain(self, value: Any) -> Any:
-        """Return a value as JSON has it: functions by number, what JSON does not have by its text."""
+        """Return a value for JSON: functions by number, unsupported values by their text."""
         if isinstance(value, Mapping):
             return {key: self.plain(each) for key, each in value.items()}
         if isinstance(value, (tuple, list)):
@@ -229,7 +230,7 @@ class Functions:
         return value if type(value) in _PLAIN else msgspec.to_builtins(Unknown(repr(value)))
 
     def fields(self, owner: object, names: Iterable[str]) -> dict[str, Any]:
-        """Return the fields that an object has of these names, as JSON has them."""
+        """Return an object's fields of these names for JSON."""
         return {name: self.plain(getattr(owner, name)) for name in names if hasattr(owner, name)}
 
     def number(
@@ -238,7 +239,7 @@ class Functions:
         convert: Callable[[Any], Any] = lambda value: value,
         name: str = "",
     ) -> Any:
-        """Return a function by its number; its result is converted before it is sent."""
+        """Return a function's number. Its result is converted before it is sent."""
         self.all.append(lambda case, *more: convert(function(case, *more)))
         name = name or str(getattr(function, "__name__", "<lambda>"))
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
@@ -287,18 +288,18 @@ class Functions:
 
 
 def as_declared(problem: Problem, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The inputs read from files, those of a type that is not NumPy's own of that type again."""
+    """Return the inputs read from files, converted back to types that NumPy lacks."""
     return {name: of_type(found[name], array.dtype_at(case)) for name, array in problem.inputs.items()}
 
 
 def of_type(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return an array read from a file with a type that is not NumPy's own, where it has such a type."""
+    """Return an array read from a file, converted back if its type is one that NumPy lacks."""
     declared = numpy_dtype(dtype)
     return array if declared.isbuiltin == 1 else array.view(declared)
 
 
 class _NotingCase(Case):
-    """A case that notes whether its device was asked for."""
+    """A case that records whether its device was used."""
 
     def __getattr__(self, name: str) -> int:
         if name in ("device", "resident_blocks"):
@@ -307,7 +308,7 @@ class _NotingCase(Case):
 
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:
-    """Return the suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
+    """Return the suite as data. Raises msgspec.ValidationError for an invalid suite."""
     functions.suite, problem = suite, suite.problem
     function = problem.reference_function
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
@@ -357,7 +358,7 @@ _OF_ARRAYS = ("data", "reference", "tolerance")
 _SAME_IN_KERNEL = tuple(
     name for name in KernelData.__struct_fields__ if name not in ("sources", "tune", "steps", "setup")
 )
-"""Fields that a kernel and its data have by the same name."""
+"""Fields with the same name in a kernel and in its data."""
 _STEP_FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
 
@@ -369,7 +370,7 @@ def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
         "tune": tune
         and {
             **functions.fields(tune, ("parameters", "configurations", "sizes", "groups")),
-            # Whether a rule holds is told here: what it returned may not be what JSON has.
+            # The rule is evaluated here, because its result may not fit into JSON.
             "rules": [functions.number(rule, bool) if callable(rule) else rule for rule in tune.rules],
         },
         "steps": [functions.fields(step, _STEP_FIELDS) for step in kernel.steps],
@@ -398,7 +399,7 @@ def _source(source: KernelSource, functions: Functions) -> Any:
 
 
 CallerOf = Callable[[Function], Callable[..., Any]]
-"""Makes of a function's number a function that asks the suite's process for its value."""
+"""Turns a function's number into a function that asks the suite's process for its value."""
 
 
 class ArrayCaller(Protocol):
@@ -411,10 +412,10 @@ class ArrayCaller(Protocol):
 
 
 def rebuild(data: SuiteData, caller_of: CallerOf, arrays: ArrayCaller | None = None) -> Suite:
-    """Return the suite that `data` describes: it plans and tells like the original.
+    """Return the suite that `data` describes. It plans and describes itself like the original.
 
-    With `arrays` it verifies like the original too, and builds kernels that are compiled from text. Functions
-    that run in the host's process are built where their suite was loaded.
+    With `arrays` it also verifies like the original, and builds kernels compiled from text. Functions that
+    run in the host's process are built where their suite was loaded.
     """
     return Suite(
         data.name,
@@ -441,7 +442,8 @@ def _problem(data: ProblemData, caller_of: CallerOf, arrays: ArrayCaller | None)
         **{name: Scalar(_rebuilt(each.value, caller_of), each.dtype) for name, each in data.scalars.items()},
     }
     made: Problem = type(data.name, (Problem,), members)()
-    # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
+    # Set on the problem, not on its class: a class lives until garbage collection, and would keep the process
+    # alive.
     vars(made).update({name: caller_of(data.counts[name]) for name in data.counts})
     if arrays is not None:
         vars(made).update(judged=arrays.judged, **({"seeded": arrays.data} if "data" in data.own else {}))
@@ -468,7 +470,9 @@ def _rebuilt_kernel(data: KernelData, caller_of: CallerOf) -> Kernel:
 
 
 def _rebuilt(value: Any, caller_of: CallerOf) -> Any:
-    """Return a value with functions in place of numbers. A cycle would keep the suite's process alive."""
+    """Return a value with functions instead of numbers. It makes no cycle, which would keep the process
+    alive.
+    """
     if isinstance(value, dict):
         return {key: _rebuilt(each, caller_of) for key, each in value.items()}
     if isinstance(value, tuple):
@@ -493,15 +497,15 @@ def _elsewhere(*_: object, **__: object) -> NoReturn:
 
 
 LOAD_TIMEOUT_S = 60.0
-"""The time that a suite.py has to run, and each of its functions to return."""
+"""Time in seconds for a suite.py to run, and for each of its functions to return."""
 
 
 _KNOWN = {error.__name__: error for error in (SuiteError, NotYetKnownError, NotToldError)}
-"""Errors with a sentence that functions of a suite raise."""
+"""Errors with a message that functions of a suite raise."""
 
 
 Answer = Callable[[SuiteCall], "ReturnValue | Failed | None"]
-"""Asks a suite's process, wherever that is."""
+"""Sends a call to a suite's process, wherever it runs."""
 
 
 def calling(answer: Answer, function: Function) -> Callable[..., Any]:
@@ -525,7 +529,9 @@ def check_answered(reply: ReturnValue | Failed | None) -> None:
 
 
 class Loading:
-    """A suite.py that another process has begun to run. Several run side by side until they are asked for."""
+    """A suite.py that another process has started to run. Several run in parallel until their results are
+    needed.
+    """
 
     def __init__(
         self, folder: Path, timeout_s: float | None = None, *, work_tree: Path | None = None
@@ -539,16 +545,16 @@ class Loading:
         self.data: SuiteData | None = None
         """The suite as data, once `suite` has returned it."""
         self._deadline = time.monotonic() + self.timeout_s
-        # It is in another folder, where it would look for a relative path.
+        # The process has another working folder, where a relative path would be resolved.
         cache = {"HARNESS_CACHE_DIR": str(cache_dir().absolute())}
         self._process = Process("harness.suite.suite_server", env=cache)
         self._end = weakref.finalize(self, self._process.close)
         self._load = Load(str(folder), str(work_tree) if work_tree else None)
-        with contextlib.suppress(LostError):  # told when the answer is asked for
+        with contextlib.suppress(LostError):  # reported with the answer
             self._process.send(self._load, self._deadline)
 
     def suite(self) -> Suite:
-        """Raises SuiteError, with what it printed as its log, where there is none."""
+        """Return the suite. Raises SuiteError with the output as its log, if there is none."""
         try:
             reply = self._process.answer(self._load, self._deadline)
         except LostError as lost:
@@ -566,7 +572,7 @@ class Loading:
         return calling(self.answer, function)
 
     def answer(self, call: SuiteCall, timeout_s: float | None = None) -> ReturnValue | Failed | None:
-        """Return what the suite's process answers. Raises SuiteError where it does not."""
+        """Return the answer of the suite's process. Raises SuiteError if there is none."""
         with self._lock:
             if not isinstance(call, FunctionCall):
                 return self._call(call, timeout_s)
@@ -590,7 +596,7 @@ class Loading:
         return reply
 
     def _lost(self, lost: LostError, doing: str) -> SuiteError:
-        """Return the error, once the process is gone."""
+        """Return the error for a lost process."""
         messages = {
             "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
             "loop, or wait for something? Give it more with --timeout.",

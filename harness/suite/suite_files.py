@@ -1,4 +1,4 @@
-"""The files that a suite's build can read: its folder's, and what its sources include from elsewhere."""
+"""The files that a suite's build can read: its folder's, and included files elsewhere."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from harness.system.files import read_regular
 
 QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
-"""An include, with the name of its file; without where a macro gives it."""
+"""An include, with the name of its file; without a name if a macro gives it."""
 _DEFINED = (
     r"\bdef\s+{name}\s*\(",
     # The qualifier and the name may be lines apart, with launch bounds between them.
     r"\b(?:KERNEL|__global__|__kernel|kernel)\b[^;{{}}]*?\b{name}\s*\(",
     r"^.*\b{name}\s*\(",
 )
-"""Patterns of the definition of a function of Python's, a kernel, and any other function."""
+"""Patterns of the definition of a Python function, a kernel, and any other function."""
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
-    """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
+    """Return missing sources of kernels and preludes: their owner, and the path that was tried."""
     named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
     named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
     places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
@@ -43,9 +43,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def for_their_backends(suite: Suite) -> Suite:
-    """Return the suite without OpenCL for sources of plain CUDA, which no OpenCL compiler reads.
+    """Return the suite without OpenCL for sources in plain CUDA, which no OpenCL compiler can read.
 
-    Such a source says `__global__` itself, and no prelude of the suite could define the word for OpenCL.
+    Such a source contains `__global__`, and no prelude of the suite defines the word for OpenCL.
     """
     if "opencl" in suite.prelude:
         return suite
@@ -63,13 +63,13 @@ def _for_its_backends(folder: Path, kernel: Kernel) -> Kernel:
 def _is_plain_cuda(file: Path) -> bool:
     try:
         text = _COMMENT.sub("", read_regular(file).decode(errors="replace"))
-    except OSError:  # whoever builds it says that it is missing
+    except OSError:  # the build reports a missing file
         return False
     return "__global__" in text and "__OPENCL" not in text
 
 
 def first_line(file: Path, function: str) -> int | None:
-    """The line on which a kernel's function begins; None where its file does not have it. Raises OSError."""
+    """Return the line on which a kernel's function begins; None if its file lacks it. Raises OSError."""
     text = file.read_text(encoding="utf-8", errors="replace")
     for pattern in _DEFINED:
         if defined := re.search(pattern.format(name=re.escape(function)), text, re.MULTILINE):
@@ -78,7 +78,7 @@ def first_line(file: Path, function: str) -> int | None:
 
 
 def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
-    """Return the folders searched for a kernel's headers, by whole paths, in order. Raises SuiteError."""
+    """Return the folders searched for a kernel's headers, by absolute path, in order. Raises SuiteError."""
     names = dict.fromkeys((*kernel.include, *suite.include))
     if not names:
         return ()
@@ -101,7 +101,9 @@ def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
 
 
 def project_of(folder: Path) -> Path:
-    """Return the nearest folder above with settings, a repository's or a commit's top; else the parent."""
+    """Return the nearest folder above with settings, or the top of the repository or commit; else
+    the parent.
+    """
     for each in folder.parents:
         if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
             return each
@@ -111,8 +113,8 @@ def project_of(folder: Path) -> Path:
 def tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
     """Return a hash of names and bytes of everything that a build can read. Raises SuiteError.
 
-    That is every file of the suite's folder, caches left out, and the files elsewhere that sources lead to.
-    Where Python files are `parsed`, comments and the shape of lines do not count.
+    These are all files of the suite's folder except caches, and files elsewhere that sources include. With
+    `parsed`, comments and layout of Python files are ignored.
     """
     digest = hashlib.sha256()
     named = ((Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite))
@@ -128,20 +130,22 @@ def tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
 
 
 def tree_files(suite: Suite) -> set[Path]:
-    """The regular files of a suite's folder, by links too, and those elsewhere that a build can read."""
+    """Return the regular files of a suite's folder, through links too, and files elsewhere that a build can
+    read.
+    """
     return set(_files_below(suite.root)) | files_outside(suite)
 
 
 def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
     real = os.path.realpath(folder)
-    if real in above:  # a link to a folder that holds it
+    if real in above:  # a link to a folder that contains it
         return
     try:
         entries = list(os.scandir(folder))
-    except OSError:  # gone meanwhile, or out of reach for a function too
+    except OSError:  # removed in the meantime, or unreadable
         return
     for entry in entries:
-        # os.path's own say no where a link leads nowhere, or to itself; an entry's raise.
+        # os.path returns False for a broken or circular link, but an entry raises.
         if os.path.isdir(entry.path):  # noqa: PTH112
             if entry.name not in ("__pycache__", ".git"):
                 yield from _files_below(folder / entry.name, (*above, real))
@@ -150,7 +154,7 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
 
 
 def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
-    """`tree_sha256` of a suite that was loaded, taken once: each of its programs asks for it."""
+    """Return `tree_sha256` of a loaded suite, computed once: each of its programs needs it."""
     cache: dict[str, Any] = vars(suite)
     key = f"_tree_sha256_{parsed}"
     if key not in cache:
@@ -159,11 +163,11 @@ def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
 
 
 _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
-"""Words of a Python file that may look at its own text, or at places in it."""
+"""Words in a Python file that may read its own text or positions."""
 
 
 def _parsed(content: bytes) -> bytes:
-    """Return what a Python file says, without comments and the shape of its lines."""
+    """Return the meaning of a Python file, without comments and layout."""
     if _READS_ITSELF.search(content):
         return content
     import ast
@@ -175,7 +179,7 @@ def _parsed(content: bytes) -> bytes:
 
 
 def files_outside(suite: Suite) -> set[Path]:
-    """Return the files outside the suite's folder that a build can read: preludes, and what is included."""
+    """Return the files outside of the suite's folder that a build can read: preludes, and included files."""
     found: set[Path] = set()
     sources = (file for kernel in suite.kernels for file in kernel.files)
     wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
@@ -186,22 +190,20 @@ def files_outside(suite: Suite) -> set[Path]:
             continue
         try:
             text = read_regular(path).decode(errors="replace")
-        except OSError:  # told by the build that needs it
+        except OSError:  # reported by the build that needs it
             continue
         found.add(path)
         wanted += [path.parent / match[1] for match in QUOTED_INCLUDE.finditer(text)]
         if searched:
             names = _ANY_INCLUDE.findall(text)
             wanted += [folder / name for name in names if name for folder in searched]
-            if "" in names:  # the name is a macro's: it may be any
+            if "" in names:  # a macro gives the name, so it may be any file
                 wanted += [file for folder in searched for file in _files_below(folder)]
     return {path for path in found if not path.is_relative_to(suite.root)}
 
 
 def _searched(suite: Suite) -> list[Path]:
-    """Return the folders in which any of the kernels looks for headers. Errors are raised when a kernel is
-    built.
-    """
+    """Return the folders in which any kernel looks for headers. Errors are raised when a kernel is built."""
     found: dict[str, None] = {}
     for kernel in suite.kernels:
         with contextlib.suppress(SuiteError, ConfigError):
@@ -210,13 +212,14 @@ def _searched(suite: Suite) -> list[Path]:
 
 
 def definition_sha256(suite: Suite) -> str:
-    """Return a hash of the suite's files, but for those only compilers read, and of what was opened beside.
+    """Return a hash of the suite's files that define its problem.
 
-    Equal hashes mean the same problem. Call it in the process that has loaded the suite.
+    Files that only compilers read are left out; files that Python code opened elsewhere are included. Equal
+    hashes mean the same problem. Call it in the process that has loaded the suite.
     """
     found = hashlib.sha256()
     sources = {*suite.prelude.values(), *(name for kernel in suite.kernels for name in kernel.files)}
-    # A Python file is never only a kernel's source; nor is a file that suite.py has read.
+    # A Python file is never just a kernel's source, nor is a file that suite.py has read.
     compiled = {(suite.root / name).resolve() for name in sources if not name.endswith(".py")}
     compiled -= opened_files()
     function = suite.problem.reference_function
@@ -231,10 +234,10 @@ def definition_sha256(suite: Suite) -> str:
 
 
 def origin_sha256(suite: Suite) -> str:
-    """Return a hash of what the suite's data and references follow from; empty where that is not known.
+    """Return a hash of everything that the suite's data and references depend on; empty if unknown.
 
-    That is the suite's definition, and the packages that are installed. It is not known where Python code has
-    opened a file elsewhere. Call it in the process that has loaded the suite.
+    These are the suite's definition and the installed packages. It is unknown if Python code has opened a
+    file elsewhere. Call it in the process that has loaded the suite.
     """
     if opened_elsewhere(suite.root):
         return ""

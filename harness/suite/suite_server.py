@@ -1,8 +1,7 @@
-"""The child process that runs a suite.py, so that nothing which it does can end, hang or change the process
-that judges: ``python -m harness.suite.suite_server``.
+"""The child process that runs a suite.py: ``python -m harness.suite.suite_server``.
 
-The first request loads a suite, and is answered by the suite as data. Each further one calls one of its
-functions at a case.
+So a suite cannot end, hang or change the judging process. The first request loads a suite, and is answered by
+the suite as data. Each further request calls one of its functions at a case.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The check that a suite has not changed the code that judges it.
+"""Checks that a suite has not changed the code that judges it.
 
-A suite's own code runs in the process that times and compares. One that replaces a clock or a comparison by
-one of its own is found out. One that puts the old one back in time is not, nor one that writes to the
+A suite's own code runs in the process that times and compares. The check detects a suite that replaces a
+clock or a comparison. It does not detect one that restores the original in time, or that writes to the
 process's memory.
 """
 
@@ -34,17 +34,18 @@ _TRUSTED = (
     "statistics",
     "time",
 )
-"""Modules by which the harness times and compares, besides its own."""
+"""Modules that the harness times and compares with, besides its own."""
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset)
 _CONTAINERS = (dict, list, set)
 _DRIVING = "harness.device."
-"""Modules that drivers and frameworks work with. What their containers hold is theirs to change."""
+"""Modules that drivers and frameworks use. They may change the contents of their containers."""
 _ANYBODYS = ("__import__", "open", "print")
-"""Builtins that packages replace in good faith, and that no figure rests on."""
+"""Builtins that packages replace in good faith, and that no measurement depends on."""
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-"""Parts that can be changed within a function. New defaults change no call that is right."""
+"""Parts of a function that can be replaced. New defaults do not affect a correct call."""
 _all, _map, _len = all, map, len
-"""A suite that replaces a builtin replaces it not here. Loops of Python's own take three times as long."""
+"""Copies, so that a suite that replaces these builtins has no effect here. Python loops take three times as
+long."""
 
 
 class TamperedError(MeasureError):
@@ -52,16 +53,16 @@ class TamperedError(MeasureError):
 
 
 class TamperCheck:
-    """The means by which every module that has a say does its work, when the check is made."""
+    """The functions and values that each relevant module works with, when the check is made."""
 
     def __init__(self, *instances: object) -> None:
-        """`instances` do their work by their classes' methods alone."""
+        """Prepare a check. `instances` work only by the methods of their classes."""
         self._instances = instances
         self._modules = {name: each for name, each in sys.modules.items() if _has_a_say(name)}
         self._known = [_now(name, each) for name, each in self._modules.items()]
 
     def check(self) -> None:
-        """Raises TamperedError for the first that is another now."""
+        """Raise TamperedError for the first changed function or value."""
         for instance in self._instances:
             for name in vars(instance):
                 if callable(getattr(type(instance), name, None)):
@@ -74,15 +75,15 @@ class TamperCheck:
 
 
 def look_ahead() -> None:
-    """Look at the modules imported so far, so that checks in forks of this process need not.
+    """Inspect the modules imported so far, so that checks in forks of this process need not.
 
-    A check looks again at a module that has changed by then.
+    A check inspects a module again if it has changed.
     """
     _looked_at.update((name, _Known(each)) for name, each in sys.modules.items() if _has_a_say(name))
 
 
 class _Known:
-    """The means by which a module does its work, at some moment."""
+    """The functions and values that a module works with, at some moment."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -108,7 +109,7 @@ class _Known:
         return True
 
     def check(self) -> None:
-        """Raises TamperedError for the first that is another now."""
+        """Raise TamperedError for the first changed function or value."""
         for owner, names, members, count in self._places:
             if not _all(_map(is_, _map(names.get, members), members.values())):
                 replaced = next(name for name, value in members.items() if names.get(name) is not value)
@@ -158,14 +159,16 @@ def _is_ours(owner: Any) -> bool:
 
 
 def _added(owner: Any, members: Iterable[str]) -> str:
-    """Return a new name of the harness that does work, such as one that hides a builtin; else nothing."""
+    """Return a new name in the harness that affects its work, such as one that hides a builtin;
+    else nothing.
+    """
     if not _is_ours(owner):
         return ""
     return next((name for name, each in vars(owner).items() if name not in members and _does_work(each)), "")
 
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield what a module does its work by: functions, modules, classes; of the harness, constants too."""
+    """Yield what a module works with: functions, modules, classes; for the harness, constants too."""
     counts = partial(_is_constant, module.__name__) if _is_ours(module) else _is_number
     named = {
         name: value
@@ -180,20 +183,22 @@ def _members(module: ModuleType) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _is_number(_name: str, value: object) -> bool:
-    """As math.inf."""
+    """Tell whether a value is a number, such as math.inf."""
     return isinstance(value, float)
 
 
 def _is_constant(module: str, name: str, value: object) -> bool:
-    """Tell a constant of the harness: of a type that cannot change, or a container with such a name."""
-    if name.startswith("__"):  # Python's own, which it may add or change when asked for
+    """Tell whether a value is a constant of the harness: an immutable type, or a container with
+    such a name.
+    """
+    if name.startswith("__"):  # Python's own, which it may add or change on demand
         return False
     named_so = name.isupper() and not module.startswith(_DRIVING)
     return isinstance(value, _CONSTANTS) or (named_so and isinstance(value, _CONTAINERS))
 
 
 def _is_immutable(value: type) -> bool:
-    """Tell whether Python itself refuses to replace its members, as of `int` and of NumPy's array."""
+    """Tell whether Python itself refuses to replace a type's members, as for `int` and NumPy's array."""
     return bool(value.__flags__ & 1 << 8)  # Py_TPFLAGS_IMMUTABLETYPE
 
 

@@ -1,4 +1,4 @@
-"""Configurations of a kernel for a sweep, given as such or as Kernel Tuner's."""
+"""Configurations of a kernel for a sweep, in our own form or in Kernel Tuner's."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from harness.suite.problem import IDENTIFIER, Case, number, twice_in
 class Tuning:
     """Configurations that `harness sweep` tries: all combinations of `parameters`, or `configurations`.
 
-    Parameters are macros of the kernel under other values. `rules` say which combinations make sense, in
-    Kernel Tuner's form: expressions over parameters and axes, ``"block_size_x * block_size_y <= 1024"``, or
-    functions of the case.
+    Parameters replace values of the kernel's macros. `rules` select valid combinations, in Kernel Tuner's
+    form: expressions over parameters and axes, ``"block_size_x * block_size_y <= 1024"``, or functions of the
+    case.
     """
 
     parameters: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     configurations: Sequence[Mapping[str, Value]] = ()
     rules: Sequence[str | Callable[[Case], bool]] = ()
     sizes: Sequence[int | Mapping[str, int]] = ()
-    """Points of the axes, a number for all of them alike; the problem's own where empty."""
+    """Points of the axes, or numbers for all axes; if empty, the problem's own."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameters that tables show in one column: ``{"block tile": ("BM", "BN")}``. Others have a column
-    each.
-    """
+    """Parameters that share a column in tables: ``{"block tile": ("BM", "BN")}``. Others have their own
+    column."""
 
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):
@@ -46,7 +45,7 @@ class Tuning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters' names, in their order."""
+        """Return the parameters' names, in order."""
         return tuple(self.parameters) or tuple(dict.fromkeys(itertools.chain(*self.configurations)))
 
     @classmethod
@@ -58,11 +57,11 @@ class Tuning:
         sizes: Sequence[int | Mapping[str, int]] = (),
         groups: Mapping[str, Sequence[str]] | None = None,
     ) -> Tuning:
-        """Return the tuning of Kernel Tuner's own `tune_params` and `restrictions`. Raises SuiteError.
+        """Return the tuning of Kernel Tuner's `tune_params` and `restrictions`. Raises SuiteError.
 
-        A restriction is a string, a function of a dict of the parameters, a function of parameters by their
-        names, or a pair of a function and the names of its arguments: what kernel_tuner 1.5.0 takes, but for
-        python-constraint's objects. Booleans become 0 and 1.
+        A restriction is a string, a function of a dict of the parameters, a function of parameters by name,
+        or a pair of a function and the names of its arguments. These are the forms of kernel_tuner 1.5.0,
+        without python-constraint's objects. Booleans become 0 and 1.
         """
         parameters = {name: _brought_values(name, tune_params[name]) for name in tune_params}
         given = () if restrictions is None else restrictions
@@ -73,7 +72,7 @@ class Tuning:
 
 
 def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
-    """Values of one of Kernel Tuner's parameters as macros may have them."""
+    """Return values of a Kernel Tuner parameter for macros."""
     if not IDENTIFIER.match(name):
         raise SuiteError(f"Kernel Tuner's parameter {name!r} is no identifier, and a macro must be one.")
     if name.startswith("nvml_"):
@@ -101,7 +100,7 @@ def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
 
 
 def _is_selective(restriction: Any) -> bool:
-    """Tell whether it is a function with the names of the parameters that it is given."""
+    """Tell whether it is a function with the names of its parameters."""
     if not isinstance(restriction, tuple) or len(restriction) != 2:
         return False
     return callable(restriction[0]) and isinstance(restriction[1], (list, tuple))
@@ -130,7 +129,7 @@ def _brought_rule(restriction: Any, names: tuple[str, ...]) -> str | Callable[[C
 
 
 def _brought_expression(text: str) -> str | Callable[[Case], bool]:
-    """The expression, as a function where it calls something of Python's own, which rules do not know."""
+    """Return the expression, or a function if it calls a Python builtin, which rules cannot."""
     try:
         code = compile(text, "<restriction>", "eval")
     except (SyntaxError, ValueError) as error:
@@ -148,7 +147,7 @@ def _brought_expression(text: str) -> str | Callable[[Case], bool]:
 def _rule(
     restriction: Callable[..., Any], call: Callable[[dict[str, Value]], Any], names: tuple[str, ...]
 ) -> Callable[[Case], bool]:
-    """Return a rule that is called what the restriction is called."""
+    """Return a rule with the name of the restriction."""
 
     @wraps(restriction, updated=())
     def rule(case: Case) -> bool:

@@ -1,3 +1,4 @@
 """The operating system and its tools: files, processes, git, the cache folder, installed packages.
-Nothing here knows of kernels.
+
+Nothing here depends on kernels.
 """

@@ -1,4 +1,4 @@
-"""Arrays in files of a folder, one each, by which processes on one host hand them to one another."""
+"""Arrays in files of a folder, one each, for passing them between processes of one host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIX = ".npy"
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write each array to a file by its name. Raises OSError, and ValueError for Python objects.
 
-    A type that is not NumPy's own is written as unsigned integers of its size, which NumPy can read again.
+    A type that NumPy lacks is written as unsigned integers of its size.
     """
     import numpy as np
 
@@ -26,7 +26,7 @@ def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a folder by their names, mapped from their files; none without a folder."""
+    """Return the arrays in a folder by name, memory-mapped; none without a folder."""
     import numpy as np
 
     return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob(f"*{_SUFFIX}")}

@@ -1,4 +1,4 @@
-"""The folder for what the harness can make again: exported commits and compiled binaries."""
+"""The folder for data that the harness can recreate: exported commits and compiled binaries."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from harness.system.decoding import decode
 from harness.system.files import read_regular
 
 _FORMAT = b"harness binary 1"
-"""Begins every entry. An entry that begins otherwise is another version's, and a miss."""
+"""Start of every entry. A different start belongs to another version, and is a miss."""
 EXPORTS = "commits"
-"""The folder of exported commits."""
+"""Folder of exported commits."""
 ARRAYS = "arrays"
-"""The folder of inputs and references."""
+"""Folder of inputs and references."""
 _EXPORT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
-"""A commit, and where its submodules are not all there, which: another clone may have them."""
+"""A commit, followed by a hash of its missing submodules: another clone may have them."""
 
 
 def cache_dir() -> Path:
-    """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
+    """Return $HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen).absolute()
     return platformdirs.user_cache_path("harness", appauthor=False)
@@ -38,7 +38,9 @@ def cache_dir() -> Path:
 
 @functools.cache
 def own_code() -> str:
-    """Return a hash of the harness's sources: its version stays while it is worked on. Raises OSError."""
+    """Return a hash of the harness's sources, because the version stays the same during development. Raises
+    OSError.
+    """
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).resolve().parent.parent.rglob("*.py")):
         digest.update(hashlib.sha256(read_regular(file)).digest())
@@ -46,14 +48,14 @@ def own_code() -> str:
 
 
 def export_root(folder: Path) -> Path | None:
-    """Return the top of the exported commit that holds `folder`; None where none does."""
+    """Return the top of the exported commit that contains `folder`; None if none does."""
     tops = (top for top in (folder, *folder.parents) if top.parent.name == EXPORTS)
     return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
-    """Yield a path to write a replacement to: a reader sees all of it or the old file."""
+    """Yield a path to write a replacement to. A reader sees the complete new file or the old one."""
     if make_parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
@@ -62,13 +64,13 @@ def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
         yield scratch
         scratch.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # where the folder is a file there is nothing to be rid of
+        with contextlib.suppress(OSError):  # if the folder is a file, there is nothing to remove
             scratch.unlink()
         raise
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a file as `replacing` does. Without `durable`, a crash of the machine may leave it damaged."""
+    """Write a file as `replacing` does. Without `durable`, a crash of the machine may damage it."""
     with replacing(path) as scratch, scratch.open("xb") as file:
         file.write(data)
         if durable:
@@ -77,7 +79,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_file(path: Path, data: bytes, advice: str = "", *, durable: bool = True) -> None:
-    """Write a file as `write_atomically` does. Raises StoreError, with the advice, where that fails."""
+    """Write a file as `write_atomically` does. Raises StoreError, with the advice, if that fails."""
     try:
         write_atomically(path, data, durable=durable)
     except OSError as error:
@@ -87,26 +89,28 @@ def write_file(path: Path, data: bytes, advice: str = "", *, durable: bool = Tru
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The headers that a compiler read, and where it searched: a new file there may replace one."""
+    """The headers that a compiler read, and the folders that it searched: a new file there may
+    replace one.
+    """
 
     headers: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each header's content, by path."""
     folders: tuple[str, ...] = ()
-    """Folders that the compiler searches, beside the headers' own."""
+    """Folders that the compiler searches, apart from the headers' own."""
     asked: tuple[str, ...] = ()
-    """Further names that a header asks for, there or not."""
+    """Further names that a header looks for, whether or not they exist."""
     found: str = ""
-    """SHA-256 of the paths in all these folders that may be meant by one of these names."""
+    """SHA-256 of the paths in all these folders that one of these names may refer to."""
 
     @classmethod
     def of(cls, headers: Iterable[str], folders: Iterable[str], asked: Iterable[str] = ()) -> Manifest:
-        """Return the manifest of what is there now. Raises OSError where a header cannot be read."""
+        """Return the manifest of the current files. Raises OSError if a header cannot be read."""
         read = {path: _file_sha256(path) for path in sorted(set(headers))}
         folders, asked = tuple(folders), tuple(sorted(set(asked)))
         return cls(read, folders, asked, _found_sha256(read, folders, asked))
 
     def is_current(self) -> bool:
-        """Tell whether all is as it was."""
+        """Return whether everything is unchanged."""
         try:
             return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
                 _file_sha256(path) == sha256 for path, sha256 in self.headers.items()
@@ -120,7 +124,7 @@ def _file_sha256(path: str) -> str:
 
 
 def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterable[str]) -> str:
-    """A hash of the headers that are found. Every end of a header's path may be the name that includes it."""
+    """Return a hash of the headers found. Every suffix of a header's path may be the name in an include."""
     below: dict[str, set[str]] = {}
     for path in (*headers, *asked):
         parts = path.strip("/").split("/")
@@ -138,10 +142,10 @@ def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterabl
 
 
 class BinaryCache:
-    """Compiled kernels by everything that could change them. If it cannot be written, all is only slower.
+    """Compiled kernels by everything that could change them. If it cannot be written, work is only slower.
 
-    An entry holds its own hash: one that is torn or was edited is a miss. So is one whose manifest is no
-    longer what the disk holds.
+    An entry contains its own hash, so a torn or edited one is a miss. So is an entry whose manifest no longer
+    matches the disk.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -150,12 +154,12 @@ class BinaryCache:
         self._is_whole = True
 
     def forgo(self) -> None:
-        """Note that something was compiled that cannot be kept."""
+        """Record that something was compiled that cannot be kept."""
         self._is_whole = False
 
     @property
     def relied_on(self) -> tuple[Manifest, ...] | None:
-        """The manifests of all that came from here or went here; None where something was not kept."""
+        """Return the manifests of all entries read or written; None if something was not kept."""
         if not self._is_whole:
             return None
         return tuple(decode(each, Manifest) for each in sorted(self._manifests))
@@ -163,7 +167,7 @@ class BinaryCache:
     @staticmethod
     def key(text: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
         parts = (text, *options, compiler, arch)
-        # Lengths keep ("ab", "c") and ("a", "bc") apart.
+        # Lengths distinguish ("ab", "c") from ("a", "bc").
         return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
 
     def get(self, key: str) -> bytes | None:
@@ -191,5 +195,5 @@ class BinaryCache:
 
 
 def _entry_sha256(key: str, content: bytes) -> bytes:
-    """The hash of a key and its content: an entry that was moved to another's place is not that other's."""
+    """Return the hash of a key and its content, so that an entry moved to another key is invalid."""
     return hashlib.sha256(key.encode() + b"\n" + content).hexdigest().encode()

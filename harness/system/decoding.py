@@ -1,8 +1,8 @@
-"""JSON and plain values to typed objects, from any thread.
+"""Converts JSON and plain values to typed objects, from any thread.
 
-msgspec looks at a type when it first decodes it, and keeps what it finds. Two threads that have it look at
-one type at once end the process: one uses what the other has half done (a segmentation fault, msgspec 0.22).
-All typed decoding of the harness goes through this module, where a lock lets one thread look at a time.
+msgspec analyses a type when it first decodes it, and caches the result. If two threads analyse one type at
+the same time, the process crashes (a segmentation fault in msgspec 0.22). So all typed decoding of the
+harness uses this module, where a lock allows one analysis at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def decode(content: bytes | str, kind: Any) -> Any:
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True, from_attributes: bool = False) -> T:
-    """Return a plain value as an object of a type, as msgspec.convert does, with its errors."""
+    """Return a plain value as an object of a type, with the behaviour and errors of msgspec.convert."""
     decoder(kind)
     return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes)
 

@@ -1,7 +1,7 @@
-"""Which files Python code opens in this process, by its own audit events.
+"""Tracks the files that Python code opens in this process, by audit events.
 
-A suite's folder can be hashed before anything runs. What a function of the suite opens elsewhere in its
-repository is known only from what it does, so a worker watches.
+A suite's folder can be hashed before anything runs. Other files of its repository that a suite's function
+opens are only known when it runs, so a worker watches.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from harness.system.files import open_regular
 
 _opened: set[str] = set()
 _unchecked: set[str] = set()
-"""Files opened since `check_committed` last found that none lies in the working tree."""
+"""Files opened since `check_committed` last found none of them in the working tree."""
 _since: list[set[str]] = []
-"""A set for each `committed` in progress: the files opened since it began."""
+"""A set for each `committed` in progress, with the files opened since it began."""
 _work_tree: list[Path] = []
-"""The working tree of the repository whose commits are measured; empty where there is none."""
+"""The working tree of the repository of the measured commits; empty without one."""
 
 
 def watch(work_tree: Path | None = None) -> None:
-    """Note from now on, for the life of the process, what is opened, loaded and run.
+    """Track from now on, for the life of the process, which files are opened, loaded and run.
 
-    A suite of a commit should open nothing in `work_tree`, where its repository is worked on.
+    A commit's suite should open nothing in `work_tree`.
     """
     _work_tree.extend([work_tree] if work_tree else [])
     _hook_once()
@@ -48,7 +48,7 @@ _hearers: list[Callable[[str], object]] = []
 
 @contextlib.contextmanager
 def commands_told(hear: Callable[[str], object]) -> Iterator[None]:
-    """Tell the name of each command that Python code runs in here, when it begins: a compiler, mostly."""
+    """Report the name of each command that Python code starts in this block, usually a compiler."""
     _hearers.append(hear)
     try:
         yield
@@ -60,12 +60,12 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event in _SET:
         _variables.setdefault(os.fsdecode(arguments[0]), set()).add(_file_that_set())
         return
-    # What the harness hashes, no suite has opened.
+    # A suite did not open files that the harness hashes.
     if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
         return
     if event in _LISTING and sys._getframe(1).f_globals.get("__name__", "").startswith(_LISTERS):  # noqa: SLF001
         return
-    # An exception in here would be the audited call's.
+    # An exception here would be raised by the audited call.
     with contextlib.suppress(Exception):
         for path in _named(event, arguments):
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
@@ -78,7 +78,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
 
 _SET = frozenset({"os.putenv", "os.unsetenv"})
 _variables: dict[str, set[str]] = {}
-"""The environment's variables that were set or removed, and the files whose code did it."""
+"""Environment variables that were set or removed, with the files of the responsible code."""
 
 
 def _file_that_set() -> str:
@@ -89,7 +89,7 @@ def _file_that_set() -> str:
 
 
 def variables_set_by(folder: Path) -> set[str]:
-    """Return the environment variables that code of `folder`, or beside it, has set or removed."""
+    """Return the environment variables that code in or beside `folder` has set or removed."""
     return {
         name
         for name, files in tuple(_variables.items())
@@ -99,14 +99,14 @@ def variables_set_by(folder: Path) -> set[str]:
 
 _LISTING = frozenset({"os.listdir", "os.scandir"})
 _LISTERS = ("harness.", "importlib.", "_frozen_importlib")
-"""Modules that look through folders for themselves: what is imported from there is an event of its own."""
+"""Modules that search folders for themselves. An import has an event of its own."""
 _EVENTS = _LISTING | {"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system", "sqlite3.connect"}
-"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content,
-or the names in a folder."""
+"""Events of https://docs.python.org/3/library/audit_events.html that can reveal a file's content, or a
+folder's names."""
 
 
 def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the paths that an event names. What a command reads beyond its line is not known."""
+    """Yield the paths in an event. Files that a command reads without naming them are unknown."""
     match event, arguments:
         case "open", (path, _, flags):
             if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
@@ -131,18 +131,18 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def opened_files() -> set[Path]:
-    """Return the files that Python code, other than the harness's own, has opened, by no link."""
+    """Return the files that Python code other than the harness's has opened, with links resolved."""
     return {Path(os.path.realpath(name)) for name in tuple(_opened)}
 
 
 def opened_beside(folder: Path) -> list[Path]:
-    """Return the files opened in the repository of `folder`, outside `folder` itself."""
+    """Return the files opened in the repository of `folder`, outside of `folder` itself."""
     return sorted(Path(name) for name in tuple(_opened) if is_beside(name, folder))
 
 
 def reaches_beside(folder: Path) -> bool:
-    """Tell whether code of `folder` read, or may yet import, files elsewhere in its repository."""
-    # The harness's own parent is there for the harness, wherever the suite lies.
+    """Return whether code of `folder` has read, or may import, other files of its repository."""
+    # The harness's own parent folder is on the path for the harness, wherever the suite is.
     searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
     return bool(opened_beside(folder)) or any(
         is_beside(entry, folder) or _is_stray(entry) for entry in searched
@@ -156,9 +156,10 @@ _SYSTEM = tuple(
 
 
 def opened_elsewhere(folder: Path) -> bool:
-    """Tell whether Python code has opened a file that is neither of the repository of `folder` nor installed.
+    """Return whether Python code has opened a file that is neither in the repository of `folder` nor
+    installed.
 
-    The harness's own temporary folders and its cache are passed over.
+    The harness's own temporary folders and its cache are ignored.
     """
     repository, _ = _repository_of(_real(folder), cache_dir())
     known = (repository or _real(folder), *_installed(), *_SYSTEM, _real(cache_dir()))
@@ -174,7 +175,7 @@ def opened_elsewhere(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def committed(folder: Path) -> Iterator[None]:
-    """Raises SuiteError, afterwards, where a commit's suite opened a file of the working tree in here."""
+    """Raise SuiteError at the end if a commit's suite opened a file of the working tree in this block."""
     opened: set[str] = set()
     _since.append(opened)
     try:
@@ -186,7 +187,7 @@ def committed(folder: Path) -> Iterator[None]:
 
 
 def check_committed(folders: Sequence[Path]) -> None:
-    """Raise SuiteError where all suites are of commits and one has opened a file of the working tree."""
+    """Raise SuiteError if all suites are of commits and one has opened a file of the working tree."""
     if _are_of_commits(folders):
         names = set(_unchecked)
         _check(names)
@@ -208,7 +209,7 @@ def _check(opened: Iterable[str]) -> None:
 
 
 def _is_stray(path: Path) -> bool:
-    """Tell whether a path is in the working tree while commits are measured."""
+    """Return whether a path is in the working tree while commits are measured."""
     real = Path(os.path.realpath(path))
     if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
         return False
@@ -218,16 +219,16 @@ def _is_stray(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=2**16)
 def _real(path: str | Path) -> Path:
-    """Return a path without links. Its folders are looked at once: that takes longer than what is asked."""
+    """Return a path without links. Its folders are resolved once and cached, because that is slow."""
     return Path(os.path.realpath(path))
 
 
 @functools.lru_cache(maxsize=2**16)
 def is_beside(path: str | Path, folder: Path) -> bool:
-    """Tell whether a path lies in the repository of `folder` and outside `folder` itself.
+    """Return whether a path is in the repository of `folder` and outside of `folder` itself.
 
-    Installed packages do not, as their version speaks for them. Answers are cached: a large package has
-    thousands of files, each asked about for every case.
+    Installed packages do not count, because their version identifies them. Answers are cached: a large
+    package has thousands of files, each checked for every case.
     """
     folder, path = _real(folder), _real(path)
     repository, apart = _repository_of(folder, cache_dir())
@@ -238,7 +239,7 @@ def is_beside(path: str | Path, folder: Path) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _repository_of(folder: Path, cache: Path) -> tuple[Path | None, tuple[Path, ...]]:
-    """Return the export or the nearest repository of a folder, and the folders that are no part of it."""
+    """Return the export or the nearest repository of a folder, and the folders that do not belong to it."""
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
     repository = export_root(folder) or next(upwards, None)
     apart = (*_installed(), _real(cache))
@@ -249,7 +250,7 @@ _HARNESS = Path(__file__).resolve().parent.parent
 
 
 def installed_at() -> tuple[tuple[str, int], ...]:
-    """Return the folders of packages, each with the time when a package was installed there or removed."""
+    """Return the folders of packages, each with the time of its last installation or removal."""
     return tuple((str(place), place.stat().st_mtime_ns) for place in _installed() if place.is_dir())
 
 

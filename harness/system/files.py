@@ -1,4 +1,4 @@
-"""Files that others can reach: read so that nothing hangs; locks whose owner may be dead."""
+"""Files that others can change: reading without hanging, and locks whose owner may be dead."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from harness.errors import StoreError
 
 try:
     import fcntl
-except ImportError:  # on Windows, where files are read and written, and nothing is measured
+except ImportError:  # on Windows, which can only read and write files
     fcntl = None  # type: ignore[assignment]
 
 MOST_BYTES = 2**30
-"""The size of the largest file that is read whole: far above the longest record, below what memory has."""
+"""Size of the largest file that is read whole: more than any record, and less than memory."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors of msgspec for bytes that are no JSON of the type that is asked for."""
+"""msgspec's errors for bytes that are not JSON of the requested type."""
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _AT_ONCE = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
-"""Flags to open a file with, as far as the system has them: nothing waits, and no line end is changed."""
+"""Flags for opening a file, as far as the system has them: never wait, and keep line ends."""
 _OWNER = ".owner"
-"""A file in each scratch folder, locked for as long as the process lives that made the folder."""
+"""A file in each scratch folder, locked while the process lives that made the folder."""
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file, or what a link leads to. Raises OSError for a pipe or device, which never end."""
+    """Open a regular file, or a link to one. Raises OSError for a pipe or device, which never end."""
     _check_regular(path.stat(), path)
-    # What a name stands for can have changed since. Without O_NONBLOCK, opening a pipe waits for a writer.
+    # A name may refer to something else by now. Without O_NONBLOCK, opening a pipe waits for a writer.
     file = os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb")
     try:
         _check_regular(os.fstat(file.fileno()), path)
@@ -48,10 +48,10 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """Return all of a file. Raises OSError as open_regular does, and for one of more than `most_bytes`."""
     with open_regular(path) as file:
-        # Room is made for as many bytes as are asked for, so not for all that there might be.
+        # A read allocates the requested size, so do not request the maximum.
         size = os.fstat(file.fileno()).st_size
         content = file.read(min(size, most_bytes) + 1)
-        if len(content) > size:  # it has grown, or its system does not tell
+        if len(content) > size:  # it has grown, or its system does not report the size
             content += file.read(most_bytes + 1 - len(content))
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
@@ -68,9 +68,9 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
 
 
 def write_all(files: Mapping[Path, bytes], folder: Path) -> None:
-    """Write all files or none, a link not through it but in its place. Raises OSError, after undoing all.
+    """Write all files or none, replacing links instead of following them. Raises OSError, after undoing all.
 
-    A file in the way is moved into a temporary folder below `folder`, and back if a later file fails.
+    An existing file is moved into a temporary folder below `folder`, and back if a later file fails.
     """
     if not files:
         return
@@ -101,9 +101,9 @@ def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file or folder for this process, and tell whether that was possible at once.
+    """Lock an open file or folder for this process, and return whether that was possible at once.
 
-    The lock ends with the process. Raises OSError where the file system has no locks.
+    The lock ends with the process. Raises OSError if the file system has no locks.
     """
     if fcntl is None:
         raise OSError(errno.ENOSYS, "no locks on this system")
@@ -125,7 +125,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def start_folder() -> Iterator[Path]:
-    """Yield an empty folder for a process; only this user can write around it. Raises StoreError."""
+    """Yield an empty folder for a process. Only this user can write around it. Raises StoreError."""
     with _owned_folder() as around:
         folder = around / "start"
         try:
@@ -139,7 +139,7 @@ def start_folder() -> Iterator[Path]:
 
 
 def _open_to_suites(folder: Path) -> None:
-    """Let whoever runs workers for this user write to a folder; nothing in it is believed."""
+    """Let the user that runs workers write to a folder. Its contents are not trusted."""
     if os.environ.get("HARNESS_SUITE_SOCKET"):
         folder.chmod(0o777)
 
@@ -170,17 +170,17 @@ def no_temporary_folder(error: OSError) -> StoreError:
 
 
 def _own(folder: Path) -> int:
-    """Mark a folder as ours. The mark gets its name once it is locked: nobody ever sees it free before."""
+    """Mark a folder as ours. The mark is renamed after it is locked, so nobody ever sees it unlocked."""
     unnamed = folder / f"{_OWNER}-new"
     owner = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with contextlib.suppress(OSError):  # a file system without locks: then the folder is not marked
+    with contextlib.suppress(OSError):  # on a file system without locks the folder is not marked
         try_lock(owner)
         unnamed.rename(folder / _OWNER)
     return owner
 
 
 def _remove_left_behind() -> None:
-    """Remove scratch folders of this user's whose process is dead. What has no mark may be anybody's."""
+    """Remove scratch folders of this user's dead processes. A folder without a mark may belong to anybody."""
     if fcntl is None:  # no folder has a mark
         return
     try:

@@ -1,4 +1,4 @@
-"""Questions to git, through git's own command."""
+"""Runs git commands and reads their output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import IO
 from harness.errors import GitError
 
 _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
-"""Users' settings that would put other words into what is read here."""
+"""Overrides of user settings that would change the output read here."""
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
     *("GIT_ATTR_SOURCE", "GIT_REPLACE_REF_BASE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
 }
-"""Hooks of git set these; they would silently point every command at another repository."""
+"""Variables set by git hooks. They would silently redirect every command to another repository."""
 
 _LAST_S = 253_402_300_799
-"""The end of the year 9999. git accepts later dates, which no calendar has."""
+"""The end of the year 9999. git accepts later dates, which calendars do not have."""
 
 _resolved: set[tuple[Path, str]] = set()
-"""Hashes of commits that a repository is known to have. A command hands each on, to be resolved again."""
+"""Hashes of commits that a repository is known to have. They are resolved repeatedly within a command."""
 _tops: dict[Path, Path] = {}
-"""Top folders of repositories, by a folder inside. A command asks for one of them some ten times."""
+"""Top folders of repositories, by a folder inside. A command needs each about ten times."""
 
 
 _NO_REPOSITORY = "not a git repository"
@@ -35,11 +35,12 @@ _NO_REPOSITORY = "not a git repository"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit, with author and subject as they were written: long, or hostile."""
+    """A commit, with author and subject as written, which may be long or hostile."""
 
     hash: str
     time_s: int
-    """The committer's time in seconds since 1970: shown, never used to order, as clocks of authors differ."""
+    """Committer's time in seconds since 1970. It is displayed, and never used to order, because authors'
+    clocks differ."""
     author: str
     subject: str
 
@@ -47,10 +48,10 @@ class Commit:
 def ask(
     folder: Path, *args: str, variables: Mapping[str, str] | None = None, stdin: bytes | None = None
 ) -> bytes:
-    """Return what a git command, run in `folder`, writes to standard output. Raises GitError."""
+    """Return the standard output of a git command run in `folder`. Raises GitError."""
     env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE} | {**(variables or {})}
-    env["LC_ALL"] = "C"  # one of its messages is read below
-    env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
+    env["LC_ALL"] = "C"  # one of its messages is parsed below
+    env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and the user's git command would fail
     done = run([*_PLAIN, "-C", str(folder), *args], env=env, stdin=stdin)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip()
@@ -71,7 +72,7 @@ def run(
     timeout_s: float | None = None,
     stdin: IO[bytes] | bytes | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """A git command with nobody at the keyboard, however it ends. Raises GitError where there is no git."""
+    """Run a git command without input, and return its result in any case. Raises GitError without git."""
     try:
         return subprocess.run(
             ["git", *arguments],
@@ -88,7 +89,7 @@ def run(
 
 
 def repository_of(path: Path) -> Path | None:
-    """Return the top folder of the repository that holds `path`; None outside any."""
+    """Return the top folder of the repository that contains `path`; None outside of any."""
     folder = (path if path.is_dir() else path.parent).resolve()
     if (known := _tops.get(folder)) and (known / ".git").exists():
         return known
@@ -122,7 +123,7 @@ def resolve(repository: Path, revision: str) -> str:
 
 
 def merge_base(repository: Path, one: str, other: str) -> str:
-    """The full hash of the newest commit that both histories have. Raises GitError where there is none."""
+    """Return the full hash of the newest common commit. Raises GitError if there is none."""
     commits = [resolve(repository, revision) for revision in (one, other)]
     try:
         return ask(repository, "merge-base", *commits).decode().split()[0]
@@ -139,14 +140,14 @@ def committed_at(repository: Path, commit: str) -> str:
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:
-    """Tell whether anything under `paths` differs from HEAD, unknown files included.
+    """Return whether anything under `paths` differs from HEAD, including unknown files.
 
-    A named file counts although git ignores it, as HEAD does not have it.
+    A named file that git ignores counts too, because HEAD does not have it.
     """
     modules: dict[Path, list[Path]] = {}
     own: list[Path] = []
     for path in paths:
-        # Git does not look into submodules by itself: the outermost one that holds the path is asked.
+        # Git does not look into submodules: ask the outermost submodule that contains the path.
         around = [folder for folder in path.parents if repository in folder.parents]
         module = next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
         (own if module is None else modules.setdefault(module, [])).append(path)
@@ -164,7 +165,7 @@ def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
 
 
 def changing(repository: Path, base: str, head: str, *paths: str) -> set[str]:
-    """Return commits of base..head, on the line of first parents, that change `paths`, merges included."""
+    """Return commits of base..head, along first parents, that change `paths`, including merges."""
     asked = ("--literal-pathspecs", "log", "--first-parent", "--format=%H", f"{base}..{head}")
     return set(ask(repository, *asked, "--", *paths).decode().split())
 
@@ -179,7 +180,7 @@ def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
 
 
 def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the paths that each commit, given by its full hash, has otherwise than its first parent."""
+    """Return the paths in which each commit, given by its full hash, differs from its first parent."""
     if not commits:  # git would take HEAD
         return {}
     how = ("--no-walk=unsorted", "--diff-merges=first-parent", "--name-only", "--no-renames")
@@ -196,7 +197,7 @@ def files(repository: Path, commit: str) -> list[str]:
 
 
 def read(repository: Path, commit: str, path: str) -> bytes | None:
-    """Return a file's content at a commit; None where the commit has no such file."""
+    """Return a file's content at a commit; None if the commit lacks the file."""
     try:
         return ask(repository, "cat-file", "blob", f"{commit}:{path}")
     except GitError:
@@ -204,7 +205,7 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 
 
 def has(repository: Path, commit: str, path: str) -> bool:
-    """Tell whether a commit has, or may have, a path: git does not look into links or submodules."""
+    """Return whether a commit has, or may have, a path: git does not look into links or submodules."""
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
     listed = ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
     found = [line.partition(b"\t")[::2] for line in listed]
@@ -212,9 +213,9 @@ def has(repository: Path, commit: str, path: str) -> bool:
 
 
 def first_parents(repository: Path, revision: str) -> list[Commit]:
-    """Return every commit on the line of first parents, oldest first. Raises GitError."""
+    """Return every commit along first parents, oldest first. Raises GitError."""
     commit = resolve(repository, revision)
-    # Neither a name nor a subject can hold a line's end.
+    # Neither a name nor a subject can contain a line end.
     logged = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
     found = []
     for entry in logged.decode(errors="replace").split("\0"):
@@ -225,14 +226,14 @@ def first_parents(repository: Path, revision: str) -> list[Commit]:
 
 
 def is_commit(repository: Path, revision: str) -> bool:
-    """Tell whether `revision` names a commit."""
+    """Return whether `revision` names a commit."""
     with contextlib.suppress(GitError):
         return bool(resolve(repository, revision))
     return False
 
 
 def user_name(repository: Path) -> str:
-    """Return who commits in a folder, by git's configuration; empty without one."""
+    """Return the committer's name in a folder, by git's configuration; empty without one."""
     try:
         return ask(repository, "config", "user.name").decode(errors="replace").strip()
     except GitError:

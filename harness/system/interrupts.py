@@ -1,4 +1,4 @@
-"""Interrupts of threads. Ctrl-C raises KeyboardInterrupt in the main thread, which passes it on to others."""
+"""Interrupts of threads. Ctrl-C raises KeyboardInterrupt in the main thread, which forwards it to others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _asked: ContextVar[threading.Event | None] = ContextVar("asked", default=None)
 
 
 def heed(asked: threading.Event) -> None:
-    """Let this thread be interrupted: `check` raises once `asked` is set."""
+    """Make this thread interruptible: `check` raises once `asked` is set."""
     _asked.set(asked)
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt where this thread is asked to end. It is raised once, as for Ctrl-C.
+    """Raise KeyboardInterrupt once if this thread is asked to end, as for Ctrl-C.
 
-    What waits for long calls this again and again.
+    Functions that wait for long call it repeatedly.
     """
     asked = _asked.get()
     if asked is not None and asked.is_set():

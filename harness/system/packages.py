@@ -1,6 +1,6 @@
-"""Which packages are installed, and whether they are what a kernel needs.
+"""Checks if installed packages meet a kernel's requirements.
 
-Apart from the rest, because asking takes longer to import than all else that most kernels need.
+It is separate because its imports take longer than all others that most kernels need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from packaging.requirements import Requirement
 
 
 def lacking(needs: Sequence[str], groups: Sequence[Sequence[str]] = ()) -> str:
-    """Return which requirement is not installed, and what to do; empty where all are, one of each group."""
+    """Return which requirement is not installed, and what to do.
+
+    Empty if all are installed, and one package of each group.
+    """
     alone = [names[0] for names in groups if first_installed(names) is None]
     for requirement in map(Requirement, [*alone, *needs]):
         found = _version(requirement.name)
@@ -30,7 +33,7 @@ def first_installed(names: Sequence[str]) -> str | None:
 
 
 def versions(needs: Sequence[str]) -> list[str]:
-    """Name and version of each; of a package that is absent, where nothing is built, that."""
+    """Return name and version of each; for a missing package, which is not needed for a build, a note."""
     return [f"{name} {_version(name)}" for name in (Requirement(need).name for need in needs)]
 
 

@@ -1,5 +1,6 @@
-"""Child processes that can be ended as a whole: one that answers typed requests, a line of JSON each, before
-deadlines, and a command of a shell.
+"""Child processes that can be ended as a whole.
+
+One kind answers typed requests, a line of JSON each, before deadlines. The other runs a shell command.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
 
 CAN_START = hasattr(os, "killpg")
-"""False on Windows, where only what reads stored measurements works."""
+"""False on Windows, where only reading stored measurements works."""
 NOT_HERE = "Suites and kernels run on Linux and macOS, not on this system: WSL 2 is a Linux on Windows."
 LOG_BYTES = 20_000
-"""Bytes of the end of a process's output that are kept."""
+"""Bytes kept from the end of a process's output."""
 MOST_LOG_BYTES = 2**26
-"""Bytes that a process may print to the disk: more is thrown away while it runs."""
+"""Largest output of a process on the disk, in bytes. More is dropped while it runs."""
 MOST_LINE_BYTES = 2**28
-"""A longer line is no answer."""
+"""Longest valid answer, in bytes."""
 
 _GLANCE_S = 0.1
-"""Time between two looks whether the process lives: its pipe does not tell while a child of it has it too."""
+"""Time in seconds between two checks that the process lives. Its pipe does not show it while a child holds
+the pipe."""
 _STEP_S = 0.01
-"""Time between two looks whether a process that is waited for has ended."""
+"""Time in seconds between two checks that a process has ended."""
 _BRIEFLY_S = 0.001
-"""Time between two looks whether a process that is killed has ended."""
+"""Time in seconds between two checks that a killed process has ended."""
 _PATIENCE_S = supervisor.PATIENCE_S + 1
 """Time in which a supervisor must end after a request, in seconds."""
 _READ_BYTES = 2**20
@@ -56,20 +58,20 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag=True):
 
 
 class Reply(msgspec.Struct, Generic[R], frozen=True, tag=True):
-    """The answer to a request that was carried out."""
+    """The answer to a successful request."""
 
     value: R
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """Tells what the process is about to do, and for which side of a pair."""
+    """The next stage of the process, and the side of a pair that it concerns."""
 
     stage: str
     side: Side = ""
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):
-    """A request that a process sends to the process that asked it, while it works on its own request."""
+    """A question from a process to its requester, while it works on a request."""
 
     side: Side
     """The side of a pair whose suite can answer."""
@@ -77,14 +79,14 @@ class Query(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """An error instead of an answer. The process is not to be trusted with another request."""
+    """An error instead of an answer. The process must not get another request."""
 
     reason: str
     message: str
     log: str = ""
     exit_code: int = 3
     side: Side = ""
-    """The side at fault of a pair; empty where unknown."""
+    """The side of a pair at fault; empty if unknown."""
 
 
 def failure(error: HarnessError) -> Failed:
@@ -95,7 +97,7 @@ def failure(error: HarnessError) -> Failed:
 
 
 class LostError(Exception):
-    """A process that gives no answer and has been ended: why, and how that shows."""
+    """A process gave no answer and has been ended, with the reason and its symptoms."""
 
     def __init__(self, why: Literal["timed-out", "garbled", "ended"], how: str = "") -> None:
         super().__init__(how)
@@ -104,7 +106,7 @@ class LostError(Exception):
 
 @functools.cache
 def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of what may come in reply to a kind of request."""
+    """Return a decoder for replies to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     (reply,) = get_args(base)
     return decoder(Reply[reply] | Progress | Query | Failed)  # type: ignore[valid-type]
@@ -119,18 +121,20 @@ def _answer(message: Any) -> Any:
 
 
 def module_command(module: str, control: int | None, python: str = "") -> list[str]:
-    """Return the words that run a module under a supervisor, which reads deadlines from `control`, if any."""
+    """Return the command that runs a module under a supervisor, which reads deadlines from
+    `control`, if any.
+    """
     reads = supervisor.NOBODY if control is None else str(control)
     return [python or sys.executable, _SUPERVISOR, reads, "-m", module]
 
 
 def supervised(command: Sequence[str], control: int) -> list[str]:
-    """Return the words that run a command under a supervisor, which reads deadlines from `control`."""
+    """Return the command that runs a command under a supervisor, which reads deadlines from `control`."""
     return [sys.executable, "-I", "-S", _SUPERVISOR, str(control), *command]
 
 
 class _Child:
-    """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
+    """A process in its own session: Ctrl-C does not reach it, and it can be ended as a whole."""
 
     def __init__(
         self,
@@ -143,8 +147,8 @@ class _Child:
     ) -> None:
         """Start the process. `command` returns its words, given the number of the pipe for deadlines.
 
-        Its output is kept, but for standard output where that is `piped`, as its input is then. Where it runs
-        a `module`, it is forked from a process that has imported the module, if there is such a process.
+        Its output is kept, except standard output if `piped`, when its input is a pipe too. For a `module`,
+        it is forked from a process that has imported the module, if there is one.
         """
         if not CAN_START:
             raise MeasureError(NOT_HERE)
@@ -156,7 +160,7 @@ class _Child:
         os.set_blocking(self._control, False)
         self._process: subprocess.Popen[bytes] | ready.ForkedProcess
         self.why_fresh = ""
-        """Reason why the process is no fork of one that is ready; empty where there is none to tell."""
+        """Reason why the process is no fork of a ready one; empty if there is no reason."""
         try:
             forked = ready.fork(module, cwd, env, control, self._log) if module else ""
             if isinstance(forked, str):
@@ -181,19 +185,19 @@ class _Child:
         finally:
             os.close(control)
         self._pid = self._process.pid
-        """The number of its supervisor."""
+        """Process id of its supervisor."""
 
     def has_ended(self) -> bool:
-        """Tell whether it has ended, without reaping: so its number and group stay its own."""
+        """Return whether it has ended, without reaping it, so that its id and group stay reserved."""
         return (
             self._process.returncode is not None
             or os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
 
     def wait(self, deadline: float, glance: Callable[[int], object] = lambda _pid: None) -> bool:
-        """Wait for its end until a moment of time.monotonic(); False where it has not ended by then.
+        """Wait for its end until a moment of time.monotonic(); return False if it has not ended by then.
 
-        Meanwhile `glance` is called again and again with the number of what the supervisor has started.
+        Meanwhile `glance` is called repeatedly with the id of the process that the supervisor has started.
         """
         while not (ended := self.has_ended()) and time.monotonic() < deadline:
             self.shorten_log()
@@ -203,25 +207,25 @@ class _Child:
         return ended and not self.was_late(deadline)
 
     def limit(self, deadline: float | None) -> None:
-        """Have the supervisor see to a deadline while this process is stopped; to none any more with None."""
+        """Let the supervisor enforce a deadline while this process is stopped; None removes the deadline."""
         line = b"\n" if deadline is None else f"{deadline}\n".encode()
         with contextlib.suppress(OSError):  # it has ended, or is stopped itself
             os.write(self._control, line)
 
     def was_late(self, deadline: float) -> bool:
-        """Tell whether the supervisor has ended it at its deadline."""
+        """Return whether the supervisor has ended it at its deadline."""
         return time.monotonic() > deadline and self.has_ended() and self.kill() == -signal.SIGALRM
 
     def shorten_log(self) -> None:
-        """Have a process that prints without end not fill the disk."""
+        """Keep a process that prints endlessly from filling the disk."""
         if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
-            os.ftruncate(self._log.fileno(), 0)  # its length stays, as the process writes where it was
+            os.ftruncate(self._log.fileno(), 0)  # its length stays, because the process keeps its position
 
     def log(self) -> str:
-        """The end of what it has printed; empty once it is closed."""
+        """Return the end of its output; empty after it is closed."""
         if self._log.closed:
             return ""
-        # Not by seeking: the process writes where the file was last read.
+        # Without seeking: the process writes at the position where the file was last read.
         file = self._log.fileno()
         end = os.pread(file, LOG_BYTES, max(0, os.fstat(file).st_size - LOG_BYTES))
         return end.decode(errors="replace").strip("\0 \t\r\n")
@@ -235,20 +239,20 @@ class _Child:
                     os.kill(self._pid, number)
 
     def kill_soon(self) -> None:
-        """Begin to end it, with everything that it started. What it had to say on leaving is not heard."""
+        """Start to kill it with everything that it started. Its last output may be lost."""
         if self._process.returncode is None:
             # A supervisor that has not begun has nothing to end yet.
             has_begun = stands_in_for(self._pid) is not None
             self._signal(signal.SIGTERM if has_begun else signal.SIGKILL)
 
     def kill(self) -> int:
-        """End it as `kill_soon` does; its return code, negative where a signal ended it."""
+        """Kill it as `kill_soon` does; return its return code, negative for a signal."""
         self.kill_soon()
         if self._process.returncode is None:
             deadline = time.monotonic() + _PATIENCE_S
             while not (ended := self.has_ended()) and time.monotonic() < deadline:
                 time.sleep(_BRIEFLY_S)
-            if not ended:  # what it supervises has stopped it
+            if not ended:  # the supervised process has stopped it
                 kill_descendants(self._pid)
                 self._signal(signal.SIGKILL)
             return self._process.wait()
@@ -264,30 +268,30 @@ class _Child:
 
 
 class ShellProcess(_Child):
-    """A command of a shell that runs, without input; `env` adds to this process's variables."""
+    """A running shell command without input. `env` adds to this process's variables."""
 
     def __init__(self, command: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
         shell = functools.partial(supervised, ["/bin/sh", "-c", command])
         super().__init__(shell, cwd=folder, env={**os.environ, **(env or {})}, piped=False)
 
     def ended(self, *, in_time: bool = True) -> Ended:
-        """End it if it still runs; returns its status and the end of what it printed."""
+        """End it if it still runs; return its status and the end of its output."""
         code = self.kill()
         return Ended((code if code >= 0 else 128 - code) if in_time else None, self.log())
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that has ended, or was ended."""
+    """A command that has ended or was ended."""
 
     status: int | None
-    """The status as a shell has it: 128 and the signal where one ended it; None where it took too long."""
+    """Status in the form of a shell, 128 plus the signal for a signal; None after a timeout."""
     log: str
-    """The end of what it printed."""
+    """The end of its output."""
 
     @property
     def how(self) -> str:
-        """Its end in words."""
+        """Return its end in words."""
         if self.status is None:
             return "took too long, and was ended"
         number = self.status - 128
@@ -295,10 +299,10 @@ class Ended:
 
 
 def _status_in_words(code: int) -> str:
-    """The end of a process in words, by its return code, which is negative where a signal ended it."""
+    """Return the end of a process in words, by its return code, which is negative for a signal."""
     if code >= 0:
         return f"exited with status {code}"
-    # Of the real-time signals only the first and the last have names.
+    # Only the first and the last real-time signals have names.
     return f"was ended by {signal.Signals(-code).name if -code in {*signal.Signals} else f'signal {-code}'}"
 
 
@@ -310,9 +314,9 @@ def run_shell(
     env: Mapping[str, str] | None = None,
     glance: Callable[[int], object] = lambda _pid: None,
 ) -> Ended:
-    """Run a command of a shell in a folder, without input, and end what it leaves running.
+    """Run a shell command in a folder, without input, and end everything that it leaves running.
 
-    `env` adds to this process's variables. `glance` is called with the shell's number while it runs.
+    `env` adds to this process's variables. `glance` is called with the shell's process id while it runs.
     """
     child = ShellProcess(command, folder, env)
     deadline = time.monotonic() + timeout_s
@@ -326,7 +330,7 @@ def finished(
 ) -> tuple[int, str, str]:
     """Return status, output and errors of a command. Raises subprocess.TimeoutExpired.
 
-    Where it takes too long, all that it started ends too, as a compiler's driver starts compilers.
+    After a timeout everything that it started ends too, for example compilers started by a driver.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, errors="replace"
@@ -341,11 +345,11 @@ def finished(
 
 
 SUITE_SOCKET = "HARNESS_SUITE_SOCKET"
-"""Names the socket of whoever runs processes as another user: harness/system/relay.py."""
+"""Variable with the socket of the server that runs processes as another user: harness/system/relay.py."""
 
 
 class Process(_Child):
-    """A module of Python that answers requests. It starts in an empty folder of its own."""
+    """A Python module that answers requests. It starts in its own empty folder."""
 
     def __init__(
         self,
@@ -356,10 +360,10 @@ class Process(_Child):
         before: Sequence[str] = (),
         fresh: bool = False,
     ) -> None:
-        """Start the process, by `python` in place of this interpreter, which then finds this package alone.
+        """Start the process, with `python` instead of this interpreter, which then finds only this package.
 
-        `before` is a command that runs the command behind it, with the same input and output. A `fresh`
-        process is no fork of one that is ready: its libraries lie in places of memory of their own.
+        `before` is a command that runs the command after it, with the same input and output. A `fresh`
+        process is not a fork of a ready one: its libraries have their own addresses.
         """
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
@@ -423,7 +427,7 @@ class Process(_Child):
         heard: Callable[[Progress], object] = lambda _progress: None,
         answered: Callable[[Query, float], object] | None = None,
     ) -> R | Failed:
-        """Return the answer to a request that was sent. Raises LostError.
+        """Return the answer to a sent request. Raises LostError.
 
         `answered` returns the answer to each question of the process; it gets the question and the deadline.
         """
@@ -444,7 +448,7 @@ class Process(_Child):
             else:
                 self.limit(None)
                 return cast("R | Failed", _answer(reply))
-            if time.monotonic() > deadline:  # a pipe that is never empty is never waited for
+            if time.monotonic() > deadline:  # a pipe that is never empty would never reach the check
                 self.kill()
                 raise LostError("timed-out")
 
@@ -461,14 +465,14 @@ class Process(_Child):
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Wait for a pipe; False where the process has ended. Raises LostError past the deadline."""
+        """Wait for a pipe; False if the process has ended. Raises LostError after the deadline."""
         if self._process.returncode is not None:
             return False
         poll = select.poll()
         poll.register(pipe, event)
         while True:
             interrupts.check()
-            ended = self.has_ended()  # asked first: what it wrote before its end is then in the pipe
+            ended = self.has_ended()  # checked first, so that its last output is in the pipe
             self.shorten_log()
             left_s = deadline - time.monotonic()
             if poll.poll(0 if ended else 1e3 * max(0.0, min(_GLANCE_S, left_s))):
@@ -480,18 +484,20 @@ class Process(_Child):
                 raise LostError("timed-out")
 
     def _lost(self, deadline: float) -> LostError:
-        """Return the error where it answers no more."""
+        """Return the error for a process that no longer answers."""
         how = self._how_it_ended()
         return LostError("timed-out") if self.was_late(deadline) else LostError("ended", how)
 
     def _how_it_ended(self) -> str:
-        """Return the end of a process that answers no more, in words; end one that still lives."""
+        """Return in words how a process that no longer answers ended; end it if it still lives."""
         by_itself = self.wait(time.monotonic() + 1)
         code = self.kill()
         return _status_in_words(code) if by_itself else "closed its output, and was ended"
 
     def finish(self, timeout_s: float) -> None:
-        """Let it end by itself, as there are no more requests. Raises LostError where it does not in time."""
+        """Let it end by itself, because there are no more requests. Raises LostError if it does
+        not in time.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         deadline = time.monotonic() + timeout_s
@@ -501,16 +507,16 @@ class Process(_Child):
             raise LostError("timed-out")
 
     def rest(self) -> None:
-        """Let nothing of it run, threads of its own included, until it is woken."""
+        """Stop the process, including its threads, until it is woken."""
         self._tell(signal.SIGSTOP, signal.SIGUSR1)
 
     def wake(self) -> None:
         self._tell(signal.SIGCONT, signal.SIGUSR2)
 
     def pids(self) -> list[int]:
-        """Return the supervisor's number and those it stands in for; a card's driver lists the last."""
+        """Return the ids of the supervisor and of the processes behind it; a card's driver lists the last."""
         found = [self._pid]
-        for _ in range(1 + self._relayed):  # no more, as the process itself may bear any name
+        for _ in range(1 + self._relayed):  # no further, because the process itself may have any name
             if (inner := stands_in_for(found[-1])) is not None:
                 found.append(inner)
         return found
@@ -531,14 +537,14 @@ def begin_ready(modules: Sequence[str] = ready.MODULES) -> None:
 
 
 def _import_path() -> str:
-    """Return PYTHONPATH of a child: this package's place, and this process's entries, made absolute."""
+    """Return PYTHONPATH for a child: this package's folder, and this process's entries as absolute paths."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = [str(Path(__file__).parents[2]), *(str(Path(entry).absolute()) for entry in given if entry)]
     return os.pathsep.join(found)
 
 
 def _alone(folder: Path) -> Path:
-    """A folder of the import path that has this package and nothing that is installed beside it."""
+    """Return an import folder with only this package, and nothing that is installed beside it."""
     package = Path(__file__).parents[1]
     alone = folder / "import"
     alone.mkdir()
@@ -547,7 +553,7 @@ def _alone(folder: Path) -> Path:
 
 
 class Channel:
-    """The way back to the process that sent the request in work, for progress and for questions."""
+    """The connection to the requester of the current request, for progress and questions."""
 
     def __init__(self, lines: BinaryIO, replies: BinaryIO) -> None:
         self._lines, self._replies = lines, replies
@@ -555,29 +561,29 @@ class Channel:
     def send(self, reply: msgspec.Struct) -> None:
         try:
             encoded = msgspec.json.encode(reply)
-        except UnicodeEncodeError as error:  # a file's name may be any bytes
+        except UnicodeEncodeError as error:  # a file name may contain any bytes
             said = f"It answered with text that is no UTF-8: {error.object[:1000]!a}."
             encoded = msgspec.json.encode(Failed(reason="error", message=said))
-        except ValueError as error:  # an integer of more digits than Python writes
+        except ValueError as error:  # an integer with more digits than Python writes
             said = f"It answered with a value that cannot be sent: {error}."
             encoded = msgspec.json.encode(Failed(reason="error", message=said))
         left = memoryview(encoded + b"\n")
-        while left:  # a raw pipe takes as much as it has room for
+        while left:  # a raw pipe accepts only as much as it has room for
             left = left[self._replies.write(left) :]
 
     def ask(self, side: Side, request: Request[R]) -> R | Failed:
-        """Return what the suite of a side answers."""
+        """Return the answer of the suite of a side."""
         self.send(Query(side, msgspec.Raw(msgspec.json.encode(request))))
         return cast("R | Failed", _answer(_decoder(type(request)).decode(self._lines.readline())))
 
 
 def serve(requests: Any, answer: Callable[[Any, Channel], object]) -> None:
-    """Answer requests of these types, in the process itself, until there are no more.
+    """Answer requests of these types, inside the process, until there are no more.
 
-    `answer` may report progress and ask meanwhile. Suites and libraries read no standard input, and what they
-    print goes to standard error.
+    `answer` may report progress and ask questions. Suites and libraries read no standard input, and their
+    output goes to standard error.
     """
-    # Also where a program stands between the supervisor and this process.
+    # Also if a program stands between the supervisor and this process.
     supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
     lines = os.fdopen(os.dup(0), "rb")
     replies: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)

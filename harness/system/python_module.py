@@ -1,4 +1,4 @@
-"""Commands that run a module of Python in a folder whose files may bear the names of standard modules."""
+"""Commands that run a Python module in a folder whose files may shadow standard modules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def python_module(module: str, *words: str, packages: Path | None = None) -> list[str]:
-    """Return the words that run a module as ``python -m`` does, but with no working folder on its path.
+    """Return the command that runs a module like ``python -m``, but without the working folder on its path.
 
-    Packages of the folder `packages` come behind the standard library and before whatever is installed.
+    Packages in the folder `packages` come after the standard library and before installed ones.
     """
     return [sys.executable, "-c", _START, str(packages or ""), module, *words]

@@ -1,7 +1,7 @@
-"""Processes that are ready: forks of a template, which has imported what they need.
+"""Ready processes: forks of a template that has imported everything they need.
 
-`begin` starts the template beside what the command itself imports. Before, and where the template cannot make
-a process that is as a fresh one, processes are started by Python.
+`begin` starts the template while the command itself imports. Before it is ready, and if its forks would
+differ from fresh processes, Python starts processes.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from harness.system.decoding import decode
 from harness.system.template import CAN_FORK, MOST_BYTES, Forked, Order
 
 MODULES = ("harness.suite.suite_server", "harness.measure.worker")
-"""The modules that processes of the harness run, the one that is needed first first."""
+"""The modules that the harness's processes run, in the order of need."""
 FRESH = "HARNESS_FRESH_PROCESSES"
-"""A variable: not empty where each process is to be started by Python."""
+"""Variable. If it is not empty, Python starts each process."""
 _LATE = ("HARNESS_", "CUDA_")
-"""Beginnings of the variables that nothing reads before a process has been forked."""
+"""Prefixes of variables that nothing reads before a process has been forked."""
 _PATIENCE_S = 30.0
-"""Time that a template has to import and to fork, in seconds."""
+"""Time for a template to import and to fork, in seconds."""
 
 
 @dataclass(slots=True)
 class ForkedProcess:
-    """A process that a template has forked, with the part of subprocess.Popen's methods that is needed."""
+    """A process forked by a template, with the needed methods of subprocess.Popen."""
 
     pid: int
-    """Number of its supervisor."""
+    """Process id of its supervisor."""
     stdin: BinaryIO
     stdout: BinaryIO
     returncode: int | None = field(default=None, init=False)
@@ -52,10 +52,10 @@ class ForkedProcess:
 
 
 class Template:
-    """A process that makes forks of itself. It ends with this process."""
+    """A process that forks itself. It ends with this process."""
 
     def __init__(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start the template, which imports the modules, the first of them first. Raises OSError."""
+        """Start the template, which imports the modules in order. Raises OSError."""
         self._env, self._lock = dict(env), threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_BYTES)
@@ -74,7 +74,7 @@ class Template:
             )
         self.pid = self._process.pid
         self._reason = ""
-        """Reason why it can make no forks; empty as long as it can."""
+        """Reason why it cannot fork; empty if it can."""
 
     def close(self) -> None:
         self._socket.close()
@@ -84,7 +84,7 @@ class Template:
     def fork(
         self, module: str, folder: Path, env: Mapping[str, str], control: int, log: BinaryIO
     ) -> ForkedProcess | str:
-        """Return a process that runs the module, or the reason why it has to be started by Python."""
+        """Return a process that runs the module, or the reason why Python has to start it."""
         with self._lock:
             if not self._reason:
                 differing = {name for name in {*env, *self._env} if env.get(name) != self._env.get(name)}
@@ -98,7 +98,7 @@ class Template:
                     return "its variables or its folder are no UTF-8"
                 except (OSError, msgspec.MsgspecError) as error:
                     self._reason = f"the process that is ready does not answer: {error}"
-                except BaseException:  # an interrupt: the next answer would be to this order
+                except BaseException:  # An interrupt: the next answer would belong to this order.
                     self._reason = "the process that is ready was interrupted"
                     raise
             return self._reason
@@ -124,22 +124,22 @@ class Template:
 
 
 class _UnfitError(Exception):
-    """A template that can make no forks, and why."""
+    """A template that cannot fork, and the reason."""
 
 
 _template: Template | None = None
 
 
 def begin(modules: Sequence[str], env: Mapping[str, str]) -> None:
-    """Start a template for the processes that this one will need; nothing where there can be none."""
+    """Start a template for the processes that this one will need; do nothing if that is impossible."""
     global _template  # noqa: PLW0603 - there is one for a process
     if _template is None and CAN_FORK and not os.environ.get(FRESH):
-        with contextlib.suppress(OSError):  # processes are started by Python then
+        with contextlib.suppress(OSError):  # Python starts processes then
             _template = Template(modules, env)
 
 
 def end() -> None:
-    """End the template, if there is one; its forks go on."""
+    """End the template, if there is one; its forks continue."""
     global _template  # noqa: PLW0603
     if _template is not None:
         _template.close()
@@ -149,7 +149,7 @@ def end() -> None:
 def fork(
     module: str, folder: Path, env: Mapping[str, str], control: int, log: BinaryIO
 ) -> ForkedProcess | str:
-    """Return a process that runs the module; where there is none, the reason, which may be empty."""
+    """Return a process that runs the module; otherwise the reason, which may be empty."""
     if _template is None or os.environ.get(FRESH):
         return ""
     return _template.fork(module, folder, env, control, log)

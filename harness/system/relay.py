@@ -1,11 +1,11 @@
-"""Stand in for a process that another user runs: take its input, pass on its output, and end as it ends.
+"""Represents a process that another user runs: forwards input, output and exit status.
 
     python -I relay.py SOCKET COMMAND...
 
 The server of the socket (suite-user.py of the runner's files) runs the command with this process's open
 files, without network and without sight of this user's processes. SIGUSR1 stops the command and SIGUSR2
-wakes it. The server kills the command when this process ends. If the server refuses, this process prints why
-and exits with status 3.
+resumes it. The server kills the command when this process ends. If the server refuses, this process prints
+why and exits with status 3.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pathlib import Path
 
 KEPT = ("HARNESS_", "CUDA_", "LC_", "OCL_", "PYOPENCL_", "NVIDIA_")
 NAMES = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSAFEPATH", "VIRTUAL_ENV")
-"""Variables that a suite or a compiler may need beside KEPT's; a runner's environment has tokens in it."""
+"""Variables that a suite or a compiler may need in addition to KEPT. A runner's environment
+contains tokens."""
 _BY_SIGNAL = 128
-"""A status above this one says which signal ended a process, as shells have it."""
+"""Statuses above this one mean a signal, as in shells."""
 _TELLING = (signal.SIGUSR1, signal.SIGUSR2)
 _REFUSED_STATUS = 3
 
@@ -34,7 +35,7 @@ def main() -> int:
     request = json.dumps({"arguments": command, "cwd": str(Path.cwd()), "env": kept}).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        signal.pthread_sigmask(signal.SIG_BLOCK, _TELLING)  # no word of theirs gets into the request
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TELLING)  # no word of it gets into the request
         signal.signal(signal.SIGUSR1, lambda *_: connection.send(b"s"))
         signal.signal(signal.SIGUSR2, lambda *_: connection.send(b"c"))
         with contextlib.suppress(BrokenPipeError):  # the server has refused, and its answer says why
@@ -45,15 +46,15 @@ def main() -> int:
         if inner and not inner.isdigit():
             sys.stderr.write(f"The second user's server at {address}: {inner.decode()}\n")
             return _REFUSED_STATUS
-        for number in (0, 1):  # that its reader sees the end when the process there ends
+        for number in (0, 1):  # so that its reader sees the end when the remote process ends
             os.close(number)
         if inner:
-            Path("/proc/self/comm").write_bytes(b"for " + inner)  # where whoever started this looks for it
+            Path("/proc/self/comm").write_bytes(b"for " + inner)  # where the starting process looks for it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _TELLING)
         status = int(answers.read() or b"1")
     number = status - _BY_SIGNAL
     if number in signal.valid_signals():
-        if number not in (signal.SIGKILL, signal.SIGSTOP):  # which no process may see to
+        if number not in (signal.SIGKILL, signal.SIGSTOP):  # signals that no process can handle
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return abs(status)

@@ -1,19 +1,19 @@
-"""Stands between a process and the process that asked for it, and ends with it all that it has started.
+"""Stands between a process and its requester, and kills everything that the process has started.
 
     python supervisor.py CONTROL -m MODULE          forks the process that runs a module of this Python
     python -I -S supervisor.py CONTROL COMMAND...   forks the process that becomes a command
 
-The supervisor is a subreaper: a process whose parent has ended becomes its child, also one that has left its
-session. When the process ends, or whoever asked for it, the supervisor kills what is left. Then it ends as
-the process did. The command could be the subreaper itself, but once killed it ends nothing, and while it is
-stopped it sees to no deadline.
+The supervisor is a subreaper: a process whose parent has ended becomes its child, even if it has left its
+session. When the process or the requester ends, the supervisor kills all remaining processes. Then it ends
+with the status of the process. The command itself could be the subreaper, but if it were killed, it would end
+nothing, and while it is stopped, it could not enforce a deadline.
 
 CONTROL is the number of a pipe's reading end, or "-" for no supervisor. Each line is a deadline, a moment of
-time.monotonic(). An empty line takes the deadline back. Whoever asked ends the process at its deadline;
-while whoever asked is stopped, the supervisor does.
+time.monotonic(). An empty line cancels the deadline. The requester ends the process at its deadline.
+While the requester is stopped, the supervisor does.
 
-This file is run by itself, so it imports nothing of the harness, and little else: each import delays each
-process. A module is run in a fork, as a second start of Python would take ten times as long.
+This file runs by itself, so it imports nothing of the harness, and little else: each import delays each
+process. A module runs in a fork, because a second start of Python would take ten times as long.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # as type checkers know it without an import
+if TYPE_CHECKING:  # type checkers know it without an import
     from collections.abc import Iterator
     from typing import NoReturn
 
 NOBODY = "-"
-"""CONTROL of a process without a supervisor of its own, because one of its ancestors is a supervisor."""
+"""CONTROL of a process without its own supervisor, because one of its ancestors is a supervisor."""
 PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PARENT_ENDED = getattr(signal, "SIGUSR1", signal.SIGTERM)  # Windows has no SIGUSR1, and no supervisor
-"""The signal of the parent's end. It also comes at the end of the thread that started this process."""
+"""Signal for the parent's end. It also comes at the end of the thread that started this process."""
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 _HEARD = (getattr(signal, "SIGCHLD", signal.SIGTERM), _PARENT_ENDED, *_ENDING)
 _GRACE_S = 1.0
-"""Time for whoever set a deadline to see to it first, and between two looks whether it is stopped."""
+"""Time in seconds for the requester to enforce its deadline first, and between two checks if it
+is stopped."""
 PATIENCE_S = 5.0
-"""Time in which processes should have ended once they are killed."""
+"""Time in seconds in which killed processes should have ended."""
 _STEP_S = 0.001
 _NOT_STARTED = 127
-"""The status of a shell for a command that cannot be started."""
+"""A shell's status for a command that cannot be started."""
 _MOST_BYTES = 2**16
 
 
@@ -69,7 +70,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def kill_descendants(pid: int) -> None:
-    """Kill what descends from a process now."""
+    """Kill all descendants of a process now."""
     for each in [*descendants(pid)]:
         try:
             os.kill(each, signal.SIGKILL)
@@ -78,7 +79,7 @@ def kill_descendants(pid: int) -> None:
 
 
 def stands_in_for(pid: int) -> int | None:
-    """Return the process that a supervisor or a relay has started, by the name that it gives itself."""
+    """Return the process that a supervisor or a relay has started, by the name that it sets for itself."""
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
             word, _, number = file.read().strip().partition(" ")
@@ -88,7 +89,7 @@ def stands_in_for(pid: int) -> int | None:
 
 
 def supervise(control: int) -> None:
-    """Fork. Return in the new process, which leads a session; never in this one, which ends as that does."""
+    """Fork. Return only in the new process, which leads a session; this process ends when that one does."""
     parent = os.getppid()
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, _PARENT_ENDED)
@@ -111,7 +112,7 @@ def supervise(control: int) -> None:
 
 
 def _wait_to_start(waiting: int) -> None:
-    """Begin in a new session once the supervisor is ready; end where there is none."""
+    """Begin in a new session once the supervisor is ready; exit if there is none."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(waiting, 1):
@@ -120,7 +121,7 @@ def _wait_to_start(waiting: int) -> None:
 
 
 def _woken_by_signals() -> int:
-    """Return a pipe that can be read after each signal that is heard."""
+    """Return a pipe that becomes readable after each handled signal."""
     woken, waking = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(waking, False)
@@ -131,7 +132,7 @@ def _woken_by_signals() -> int:
 
 
 def _leave_files_to_child() -> None:
-    """Keep none of the pipes open, so that their reader sees the end when the child ends."""
+    """Close the pipes, so that their reader sees the end when the child ends."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
@@ -149,7 +150,7 @@ def _name_after(child: int) -> None:
 def _wait_for(child: int, parent: int, control: int, woken: int) -> int:
     """Wait for the child, and return its return code, negative for a signal.
 
-    A child to be ended counts as ended by SIGKILL, or by SIGALRM past its deadline.
+    A child to be ended counts as ended by SIGKILL, or by SIGALRM after its deadline.
     """
     poll = select.poll()
     for pipe in (control, woken):
@@ -195,9 +196,9 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _end_all() -> None:
-    """Return once all has ended that descends from this process, but for what cannot be killed."""
+    """Return once all descendants of this process have ended, except those that cannot be killed."""
     deadline = time.monotonic() + PATIENCE_S
-    # Asked of the kernel: its lists of children miss a process that just now gets another parent.
+    # Ask the kernel: its lists of children miss a process that is just getting another parent.
     while _has_children() and time.monotonic() < deadline:
         kill_descendants(os.getpid())
         time.sleep(_STEP_S)
@@ -214,7 +215,7 @@ def _has_children() -> bool:
 
 def _end_with(code: int) -> NoReturn:
     if code < 0:
-        prctl(_PR_SET_DUMPABLE, 0)  # the child has left the core, if any
+        prctl(_PR_SET_DUMPABLE, 0)  # the child has written the core, if any
         number = -code
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
@@ -233,7 +234,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _run_module(module: str, *arguments: str) -> None:
-    """Run a module as ``python -m`` does, without the folder of this script on the import path."""
+    """Run a module like ``python -m``, without the folder of this script on the import path."""
     import runpy
 
     if not getattr(sys.flags, "safe_path", False):  # of Python 3.11

@@ -1,11 +1,11 @@
-"""A process that imports modules of others, and forks itself: ``python -m harness.system.template``.
+"""A process that imports modules for others, and forks itself: ``python -m harness.system.template``.
 
-It runs no code of a suite and opens no device, so its forks are as fresh as processes that Python starts:
-each has its own context on a card, its own random numbers, and its own places of what it maps later. A fork
-is a child of the process that asked for it, and gets a supervisor of its own. It lives when the template
-ends, and the template lives when the fork ends.
+It runs no code of a suite and opens no device. So its forks are as fresh as processes started by Python: each
+has its own context on a card, its own random numbers, and its own addresses of later mappings. A fork is a
+child of the requesting process, and gets its own supervisor. Fork and template are independent: each survives
+the end of the other.
 
-Only the thread that forks goes on in a fork. So the template makes none while it has a second thread, nor
+Only the forking thread continues in a fork. So the template does not fork while it has a second thread, nor
 with a device open. BLAS ends its threads when its process forks, and starts them again when they are needed.
 """
 
@@ -37,17 +37,17 @@ CAN_FORK = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64
 MOST_BYTES = 2**20
 """Size of the largest message to a template, in bytes."""
 FILES = 4
-"""Number of open files that come with an order: for deadlines, input, output and errors."""
+"""Number of open files sent with an order: for deadlines, input, output and errors."""
 _CLONE = {"x86_64": 56, "aarch64": 220}
 """Number of the system call that starts a process, by machine."""
 _CLONE_PARENT = 0x8000
 _MAP_NORESERVE = 0x4000
 _MOST_PLACES = 2**22
-"""Number of places that a fork's memory may begin at, a page apart."""
+"""Number of possible start addresses of a fork's mappings, a page apart."""
 _room: list[mmap.mmap] = []
 """Address space that a fork leaves free."""
 _PARENT_GLANCE_S = 1.0
-"""Time between two looks whether the process still lives that asks for forks."""
+"""Time in seconds between two checks that the requesting process still lives."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True):
 
     module: str
     folder: str
-    """Folder that the process starts in."""
+    """Folder in which the process starts."""
     env: Mapping[str, str]
 
 
@@ -63,7 +63,7 @@ class Forked(msgspec.Struct, frozen=True):
     """The answer to an order."""
 
     pid: int = 0
-    """Number of the fork's supervisor; 0 where there is no fork."""
+    """Process id of the fork's supervisor; 0 without a fork."""
     why: str = ""
     """Reason why there is no fork."""
 
@@ -75,13 +75,13 @@ class _Received:
 
 
 def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
-    """Import the modules, and carry out orders meanwhile and afterwards.
+    """Import the modules, and execute orders during and after that.
 
-    Return the order in a fork, and None in the template once nobody is left to ask.
+    Return the order in a fork, and None in the template once no requester is left.
     """
     parent = os.getppid()
     waiting = list(modules)
-    gc.disable()  # what is imported stays
+    gc.disable()  # the imports stay
     while True:
         ready, _, _ = select.select([asked], [], [], 0 if waiting else _PARENT_GLANCE_S)
         if ready:
@@ -100,13 +100,13 @@ def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
 
 
 def _import(name: str) -> None:
-    """Import a module, and let it do what would be the same in all forks."""
+    """Import a module, and do the work that would be equal in all forks."""
     if name not in sys.modules:
         getattr(importlib.import_module(name), "before_forks", lambda: None)()
 
 
 def _receive(asked: socket.socket) -> _Received | None:
-    """Return the next order; None once nobody is left to ask."""
+    """Return the next order; None once no requester is left."""
     message, files, _flags, _address = socket.recv_fds(asked, MOST_BYTES, FILES)
     return _Received(decode(message, Order), tuple(files)) if message else None
 
@@ -114,7 +114,7 @@ def _receive(asked: socket.socket) -> _Received | None:
 def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
     """Fork, and return the answer in the template; return None in the fork."""
     _import(received.order.module)
-    gc.freeze()  # a fork that looks for garbage would copy each page that it looks at
+    gc.freeze()  # a garbage collection in a fork would copy each page that it examines
     if reason := _unfit():
         return Forked(why=reason)
     pid = fork_beside()
@@ -127,9 +127,9 @@ def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
 
 
 def _unfit() -> str:
-    """Return why a fork would not be as a fresh process; empty where it would."""
+    """Return why a fork would differ from a fresh process; empty if it would not."""
     if _threads() > 1:
-        if not (copy := os.fork()):  # which has BLAS end its threads
+        if not (copy := os.fork()):  # which makes BLAS end its threads
             os._exit(0)
         os.waitpid(copy, 0)
     if (threads := _threads()) > 1:
@@ -145,9 +145,9 @@ def _threads() -> int:
 
 
 def fork_beside() -> int:
-    """Do as os.fork does, but make a child of this process's parent; return -1 where that fails.
+    """Fork like os.fork, but as a child of this process's parent; return -1 on failure.
 
-    Python's own fork has no such flag, and the C library's none either.
+    Python's own fork has no such option, and neither has the C library's.
     """
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
@@ -161,10 +161,12 @@ def fork_beside() -> int:
 
 
 def become(received: _Received) -> None:
-    """Make of a fork what Python would have started; return in the process, under its supervisor."""
+    """Turn a fork into a process as Python would have started it; return in the process, under its
+    supervisor.
+    """
     order = received.order
     os.setsid()
-    # Above all numbers that they get, so that none is overwritten before it is copied.
+    # Above all their target numbers, so that none is overwritten before it is copied.
     control, *streams = (_moved(file) for file in received.files)
     for number, file in enumerate(streams):
         os.dup2(file, number)
@@ -174,7 +176,7 @@ def become(received: _Received) -> None:
         del os.environ[name]
     os.environ.update(order.env)
     time.tzset()
-    supervisor.supervise(control)  # a fork of the C library's, which knows its own number
+    supervisor.supervise(control)  # a fork of the C library, which knows its own number
     gc.enable()
     _seed()
     _scatter()
@@ -191,15 +193,15 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 def _seed() -> None:
-    """Give NumPy's random numbers another seed, as Python's own have it in each fork."""
+    """Reseed NumPy's random numbers, as Python does for its own in each fork."""
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()
 
 
 def _scatter() -> None:
-    """Have what is mapped from now on lie elsewhere than in other forks: drivers, contexts and arrays."""
+    """Move later mappings to other addresses than in other forks: drivers, contexts and arrays."""
     size_bytes = secrets.randbelow(_MOST_PLACES) * mmap.PAGESIZE + mmap.PAGESIZE
-    with contextlib.suppress(OSError):  # such as under a limit of address space
+    with contextlib.suppress(OSError):  # for example under a limit of address space
         _room.append(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | _MAP_NORESERVE, prot=0))
 
 

@@ -1,4 +1,4 @@
-"""Texts that others wrote (commits, authors, names of files) on their way to a terminal."""
+"""Prepares untrusted texts (commits, authors, file names) for a terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 import unicodedata
 
 _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode's categories of what moves the cursor, ends a line or turns the direction."""
+"""Unicode categories of characters that move the cursor, end a line or change the text direction."""
 _STYLING = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""Control sequences of ANSI's, which set a terminal's colours and move its cursor."""
+"""ANSI control sequences, which set a terminal's colours and move its cursor."""
 
 
 def harmless(text: str, *, keep: str = "") -> str:
-    """The text with a sign in place of every harmful character but those to keep."""
+    """Return the text with a replacement for every harmful character, except those to keep."""
     if text.isprintable():
         return text
     return "".join(
@@ -21,5 +21,7 @@ def harmless(text: str, *, keep: str = "") -> str:
 
 
 def plain_log(log: str) -> str:
-    """The lines that a compiler or a kernel printed, without their colours, and harmless but for tabs."""
+    """Return the lines of a compiler's or kernel's output, without colours and harmful characters except
+    tabs.
+    """
     return "\n".join(harmless(line, keep="\t") for line in _STYLING.sub("", log).splitlines())

@@ -1,4 +1,4 @@
-"""Work of NumPy's and hashlib's in threads: both let go of the interpreter's lock for what takes long."""
+"""Runs NumPy and hashlib work in threads: both release the interpreter lock in long operations."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def side_by_side(function: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 @functools.cache
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """Return a process's own threads. A forked process has no thread of its parent's."""
+    """Return a process's own threads. A forked process has none of its parent's threads."""
     return ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="side-by-side")

@@ -1,4 +1,6 @@
-"""A results folder on its way to a branch: what may be stored, and what becomes of a file that both have."""
+"""Prepares a results folder for a branch: which files may be stored, and how files on both sides
+are merged.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ from harness.system.decoding import decode
 from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
-"""GitHub warns of larger files, and refuses those of 100 MiB."""
+"""GitHub warns about larger files, and refuses those of 100 MiB."""
 _MIB = MAX_FILE_BYTES // 2**20
 
 Document: TypeAlias = dict[str, Any]
@@ -51,25 +53,25 @@ _Recorded: TypeAlias = tuple[str, str, str]
 @dataclass(slots=True)
 class _Changes:
     added: list[str] = field(default_factory=list)
-    """Read again when they are written: they may be many."""
+    """Read again when they are written, because they may be many."""
     merged: dict[str, bytes] = field(default_factory=dict)
     derived: list[str] = field(default_factory=list)
-    """asv's results that the records hold as well."""
+    """asv's results that records contain as well."""
     unchanged: int = 0
 
 
 @dataclass
 class ResultsFolder:
-    """The files of a results folder, on their way to the branch."""
+    """The files of a results folder, to be stored on the branch."""
 
     folder: Path
     files: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Problems of files by path; sentences without subject and full stop."""
+    """Problems of files by path, as sentences without subject and full stop."""
     left_out: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
-    """Path in the folder of what is stored by another path, by that one."""
+    """Path in the folder, by path on the branch, if they differ."""
     sound: set[str] = field(default_factory=set)
 
     def changes(self, clone: BranchClone, tip: str | None) -> _Changes:
@@ -110,7 +112,7 @@ class ResultsFolder:
             if self._is_derived(path, recorded):
                 changes.derived.append(path)
                 return
-            if stored:  # another one of that name: nothing on the branch is overwritten
+            if stored:  # another file of that name: nothing on the branch is overwritten
                 named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
                 self.hashes[named], self.origins[named] = self.hashes[path], path
                 path, stored = named, tree.get(named)
@@ -126,7 +128,7 @@ class ResultsFolder:
             raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
     def _is_derived(self, path: str, recorded: Collection[_Recorded]) -> bool:
-        """Return True if records hold everything in a result of asv's."""
+        """Return True if records contain everything in an asv result."""
         machine, _, name = path.rpartition("/")
         tracked = suites_tracked(_asv_document(path, _read(self.folder / path)), self._benchmarks)
         if not tracked:
@@ -135,7 +137,7 @@ class ResultsFolder:
 
     @cached_property
     def _recorded(self) -> set[_Recorded]:
-        """The records here that have a result."""
+        """Return the records here that have a result."""
         machines = {path.partition("/")[0] for path in self.files if "/" in path}
         records = {name: card_records(self.folder / name) for name in machines}
         return {
@@ -147,7 +149,7 @@ class ResultsFolder:
 
     @cached_property
     def _benchmarks(self) -> Document:
-        with contextlib.suppress(_UnfitError):  # which is told where the file's own turn comes
+        with contextlib.suppress(_UnfitError):  # reported when that file is processed
             if (name := "benchmarks.json") in self.files:
                 return _asv_document(name, _read(self.folder / name))
         return {}
@@ -174,7 +176,7 @@ class ResultsFolder:
             raise _UnfitError(f"on the branch {error}: mend it there") from None
         try:
             merged = rule.merged(content, ours, theirs)
-        except RecursionError:  # what Python reads nests more deeply than what it writes
+        except RecursionError:  # Python can read deeper nesting than it can write
             raise _UnfitError("is damaged (here or on the branch it nests too deeply)") from None
         if merged is None:
             changes.unchanged += 1
@@ -182,7 +184,7 @@ class ResultsFolder:
             changes.merged[path] = merged
 
     def content(self, path: str, clone: BranchClone) -> bytes:
-        """The bytes of a file that was found good. Raises StoreError where it has changed since."""
+        """Return the bytes of a valid file. Raises StoreError if it has changed since."""
         path = self.origins.get(path, path)
         try:
             content = _read(self.folder / path)
@@ -206,12 +208,13 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
-"""Names of files that are being written: a record, and what is moved to its place once it is whole."""
+"""Names of incomplete files: a record in progress, and a temporary file before its rename."""
 
 
 def scan(folder: Path) -> ResultsFolder:
-    """The files of a results folder, by names and kinds: nothing is opened. Raises UsageError where there is
-    no such folder, StoreError where it cannot be read.
+    """Return the files of a results folder, by names and kinds without opening them.
+
+    Raises UsageError without such a folder, StoreError if it cannot be read.
     """
     found = ResultsFolder(folder)
     with reading(folder):
@@ -220,7 +223,7 @@ def scan(folder: Path) -> ResultsFolder:
                 f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
             )
         for entry in sorted(os.scandir(folder), key=attrgetter("name")):
-            if entry.name == ".git":  # where the folder is a checkout of the branch
+            if entry.name == ".git":  # if the folder is a checkout of the branch
                 continue
             if entry.is_dir(follow_symlinks=False):
                 for inner in sorted(os.scandir(entry), key=attrgetter("name")):
@@ -247,7 +250,7 @@ def _note(found: ResultsFolder, path: str, entry: os.DirEntry[str]) -> None:
 
 
 def _read(path: Path) -> bytes:
-    # The kind was checked, but a name can come to mean a link or a pipe since.
+    # The kind was checked, but the name may point to a link or a pipe by now.
     with reading(path), os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
@@ -256,11 +259,11 @@ def _read(path: Path) -> bytes:
 
 
 _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
-"""Names of files that may lie on a branch that has no results yet."""
+"""Names of files that a branch without results may contain."""
 
 
 def _check_results(tree: Mapping[str, TreeEntry], target: Target) -> None:
-    """Raise RefusedError for a branch of something else: --branch may have been a slip."""
+    """Raise RefusedError for a branch with other content: --branch may be a mistake."""
     strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
     if strange and not any(_rule(path) for path in tree):
         raise RefusedError(
@@ -280,14 +283,14 @@ def _check_place(path: str, tree: Mapping[str, TreeEntry]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeRule:
-    """The rule by which a file that both sides have is merged."""
+    """The rule for merging a file that exists on both sides."""
 
     parse: Callable[[str, bytes], Document]
     merge: Callable[[Document, Document], Document]
     pretty: bool = False
 
     def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
-        """Return the merged file as asv writes it; None if the branch has it already. `content` is ours."""
+        """Return the merged file in asv's form; None if the branch has it already. `content` is ours."""
         document = self.merge(ours, theirs)
         merged = _dumped(document)
         if merged == _dumped(theirs):
@@ -299,7 +302,7 @@ class _MergeRule:
 
 
 _OnceWritten = Literal["record", "result"]
-"""A record is never changed. A result of asv's is stored only where it says what no record does."""
+"""A record never changes. An asv result is stored only if no record has its content."""
 
 _MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _RESULT = re.compile(r"[0-9a-f]{8}-[ -~]+\.json")
@@ -327,7 +330,7 @@ def _rule(path: str) -> _MergeRule | _OnceWritten | None:
 
 
 def _check_record(path: Path) -> None:
-    """Refuse a record that the harness cannot read back: it would be kept for ever."""
+    """Refuse a record that the harness cannot read, because it would be stored forever."""
     try:
         try:
             read_run(path)
@@ -369,7 +372,7 @@ def _measured_at(calibration: Document) -> dt.datetime:
 
 _BENCHMARKS = _MergeRule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
 _MACHINES = _MergeRule(parse=_asv_document, merge=lambda ours, _: ours)
-# Of two calibrations of one age ours, which comes first.
+# Of two calibrations of the same age take ours, which comes first.
 _CALIBRATIONS = _MergeRule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
 
 
@@ -379,20 +382,20 @@ _LONGEST_PAUSE_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The outcome of storing a results folder. Files are named by their path in it, as on the branch."""
+    """The result of storing a results folder. Files are named by their path in it, as on the branch."""
 
     remote: str
     """Address of the remote, without credentials."""
     branch: str
     commit: str | None = None
-    """The branch's newest, which has everything unless this was a dry run; None where there is no branch."""
+    """The branch's newest commit, with everything unless this was a dry run; None without a branch."""
     attempts: int = 0
     added: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     unchanged: int = 0
     left_out: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
-    """asv's results that the records hold as well: 'harness rebuild' makes them anew."""
+    """asv's results that records contain as well: 'harness rebuild' makes them again."""
     dry_run: bool = False
 
 
@@ -408,11 +411,11 @@ def store_results(
     sleep: Callable[[float], None] = time.sleep,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Stored:
-    """Append what lies in a results folder to a branch of a remote, which is made where there is none.
+    """Add the content of a results folder to a branch of a remote, and create the branch if necessary.
 
-    `remote` is a name that the repository around `root` knows, an address or a path. Raises UsageError for a
-    folder, remote or branch that is none, RefusedError where a file is not what it should be (nothing at all
-    is stored then), StoreError where one cannot be read, RemoteError where the remote did not take it.
+    `remote` is a name that the repository around `root` knows, an address or a path. Raises UsageError for an
+    invalid folder, remote or branch, RefusedError for an invalid file (nothing is stored then), StoreError
+    for an unreadable one, RemoteError if the remote refused.
     """
     found = scan(folder)
     target = Target(address=address_of(root, remote), branch=branch_of(branch, root))
@@ -436,9 +439,9 @@ class _Appending:
     clone: BranchClone
     message: str
     nothing: Stored
-    """The outcome where nothing was stored."""
+    """The result if nothing was stored."""
     pushed: Stored | None = None
-    """The outcome of the last push, which may have arrived although no answer did."""
+    """The result of the last push, which may have succeeded without an answer."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
         attempt = 0
@@ -450,11 +453,11 @@ class _Appending:
             if problem.hopeless:
                 break
             if attempt < attempts:
-                # At random, so that writers that collided once do not do so for ever.
+                # At random, so that colliding writers do not collide forever.
                 pause_s = random.uniform(0.0, min(_LONGEST_PAUSE_S, 0.5 * 2.0**attempt))  # noqa: S311
                 tell(f"Attempt {attempt}: {problem.message}. Again in {pause_s:.1f} s.")
                 sleep(pause_s)
-        if self.pushed:  # the last push may have done its work, and only the answer was lost
+        if self.pushed:  # the last push may have succeeded, and only the answer was lost
             with contextlib.suppress(ProblemError):
                 if self.clone.fetch() == self.pushed.commit:
                     return self.pushed

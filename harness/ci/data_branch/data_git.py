@@ -1,8 +1,8 @@
-"""The git of a branch of results: one commit of it in a repository of its own, bare and for a while.
+"""git for a branch of results, in a temporary bare repository with one commit.
 
-Nothing is ever checked out: files are compared by their hashes in git's object store and written there by
-`git fast-import`, so neither hooks, filters, line endings nor symbolic links have a say, and no working tree
-or index is touched.
+Nothing is ever checked out: files are compared by their hashes in git's object store, and written there by
+`git fast-import`. So hooks, filters, line endings and symbolic links have no effect, and no working tree or
+index is touched.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from harness.system import git
 from harness.system.texts import harmless
 
 BRANCH = "perf-data"
-"""The branch that keeps results by default."""
+"""Default branch for results."""
 _PATIENCE_S = 900.0
 
 
 class ProblemError(Exception):
-    """An answer of a remote or of git that is not the result that was asked for."""
+    """An unexpected answer of a remote or of git."""
 
     def __init__(self, message: str, log: str = "", *, hopeless: bool = False) -> None:
         super().__init__(message)
         self.message, self.log = message, log
         self.hopeless = hopeless
-        """True if another attempt would end in the same way."""
+        """True if another attempt would fail in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +75,13 @@ _ALONE = (
     *("gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "submodule.recurse=false"),
     *("push.gpgSign=false", "push.followTags=false", "push.pushOption=", "protocol.version=2"),
 )
-"""Settings in place of those that a user may have made for repositories of their own."""
+"""Settings that override those of the user."""
 _OF_THE_WAY_THERE = re.compile(
     r"GIT_(SSH\w*|ASKPASS|TERMINAL_PROMPT|SSL_\w+|HTTP_\w+|PROXY_\w+|ALLOW_PROTOCOL|EXEC_PATH"
     r"|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|(KEY|VALUE)_\d+)|(AUTHOR|COMMITTER)_(NAME|EMAIL)"
     r"|CEILING_DIRECTORIES)"
 )
-"""Variables of git's that stay: others name repositories, trace what is secret, or change formats."""
+"""git's variables that stay. Others select repositories, trace secrets, or change formats."""
 _HOPELESS = re.compile(
     r"protected branch|GH0\d\d|authentication failed|could not read (username|password)"
     r"|permission denied|permission to \S+ denied|returned error: (30\d|40[134])|not found"
@@ -90,7 +90,7 @@ _HOPELESS = re.compile(
     r"|insufficient permission|unable to create temporary",
     re.IGNORECASE,
 )
-"""Words of git's, or of a server's, after which another attempt would end in the same way."""
+"""Words of git or a server after which another attempt would fail in the same way."""
 _ADVICE = {
     r"(?i)protected branch|GH006|GH013": "the branch is protected: exempt who stores results, or name "
     "another one with --branch",
@@ -100,7 +100,7 @@ _ADVICE = {
 
 
 class BranchClone:
-    """A bare repository in a folder of its own, with the newest commit of the branch."""
+    """A temporary bare repository with the newest commit of the branch."""
 
     def __init__(self, scratch: Path, target: Target, identities: tuple[str, str]) -> None:
         self.target, self.identities = target, identities
@@ -109,11 +109,11 @@ class BranchClone:
         token = os.environ.get("GITHUB_TOKEN", "").strip()
         self.secrets = (token, _basic(token)) if token else ()
         self.environment = _environment(_authorization(target.address, token) if token else ())
-        # Whatever lies above the temporary folder is none of our business.
+        # A repository around the temporary folder must have no effect.
         self.environment["GIT_CEILING_DIRECTORIES"] = str(scratch.parent)
 
     def fetch(self) -> str | None:
-        """The branch's newest commit; None where there is no branch. Raises ProblemError."""
+        """Return the branch's newest commit; None without a branch. Raises ProblemError."""
         listed = self._run("ls-remote", "--quiet", "--", self.target.address, "HEAD", self.target.ref)
         lines = [line.partition("\t") for line in listed.decode(errors="replace").splitlines()]
         refs = {name: commit for commit, _, name in lines}
@@ -129,7 +129,7 @@ class BranchClone:
         return self._inside("rev-parse", "--verify", "--quiet", _TIP).decode().strip()
 
     def tree(self, commit: str | None) -> dict[str, TreeEntry]:
-        """Everything of a commit by path, folders too."""
+        """Return all entries of a commit by path, including folders."""
         if commit is None:
             return {}
         listed = self._inside("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
@@ -145,14 +145,14 @@ class BranchClone:
         return self._inside("cat-file", "blob", name)
 
     def hash_of(self, content: bytes) -> str:
-        """Return git's name of a file with this content."""
+        """Return git's hash of a file with this content."""
         header = b"blob %d\0" % len(content)
         return hashlib.new(self.algorithm, header + content, usedforsecurity=False).hexdigest()
 
     def commit(
         self, parent: str | None, message: str, contents: Iterator[tuple[str, bytes]], attempt: int
     ) -> str:
-        """A commit of these files on top of another, or of none. Raises ProblemError, OSError."""
+        """Return a commit of these files on top of another, or of none. Raises ProblemError, OSError."""
         ref = f"refs/harness/attempt-{attempt}"
         with tempfile.TemporaryFile(dir=self.scratch) as stream:
             self._describe(stream, ref, parent, message)
@@ -171,7 +171,9 @@ class BranchClone:
         stream.write(f"from {parent}\n".encode() if parent else b"")
 
     def push(self, commit: str) -> None:
-        """Push to the branch. Raises ProblemError: somebody else was first, say, or the remote was busy."""
+        """Push to the branch. Raises ProblemError, for example if another writer was first, or the remote was
+        busy.
+        """
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules")
         spec = f"{commit}:{self.target.ref}"
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
@@ -211,8 +213,9 @@ def _write_data(stream: IO[bytes], data: bytes) -> None:
 
 
 def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Variables for a git command that is about no repository but the one that it names. Secret settings go
-    this way because arguments are seen by everybody on a machine.
+    """Return variables for a git command on the repository that it names, without influence of others.
+
+    Secret settings are passed this way, because every user of a machine can see arguments.
     """
     environment = {
         name: value
@@ -220,7 +223,7 @@ def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
         if not name.startswith("GIT_") or _OF_THE_WAY_THERE.fullmatch(name)
     }
     environment.setdefault("GIT_TERMINAL_PROMPT", "0")
-    # Whoever has traces switched on in git's settings would find the secret in them.
+    # A user whose git settings enable tracing would find the secret in the traces.
     environment |= {"LC_ALL": "C", "GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
     given = environment.get("GIT_CONFIG_COUNT", "")
     first = int(given) if given.isdecimal() else 0
@@ -247,15 +250,16 @@ def _basic(token: str) -> str:
 
 
 def _authorization(address: str, token: str) -> tuple[tuple[str, str], ...]:
-    """Settings with which git shows a token to $GITHUB_SERVER_URL, and to nobody else: none where the address
-    is of another host, or either is not encrypted.
+    """Return settings with which git shows a token only to $GITHUB_SERVER_URL.
+
+    None if the address has another host, or one of them is not encrypted.
     """
     home = _https_host(os.environ.get("GITHUB_SERVER_URL", ""))
     if home is None or home != _https_host(address):
         return ()
     host, port = home
     key = f"http.https://{host}{'' if port == 443 else f':{port}'}/.extraheader"
-    # Empty, it takes back others of the same key: a server refuses two of them.
+    # An empty value removes earlier ones of the same key: a server refuses two.
     return (key, ""), (key, f"AUTHORIZATION: basic {_basic(token)}"), ("http.followRedirects", "false")
 
 
@@ -277,7 +281,7 @@ def address_of(root: Path, remote: str) -> str:
 
 
 def _asked(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The answer of the repository around a folder, whatever repository the environment names."""
+    """Return the answer of the repository around a folder, ignoring repositories in the environment."""
     return git.run(arguments, folder=root, env=_environment())
 
 
@@ -296,10 +300,10 @@ _NOBODY = "gpu-harness <gpu-harness@noreply.invalid>"
 
 
 def identities(root: Path) -> tuple[str, str]:
-    """Author and committer as git writes them: whoever is set up in a folder, else nobody in particular."""
+    """Return author and committer for git: the user configured in a folder, else a generic one."""
 
     def known(role: str) -> str:
-        # Without this setting git would make one up out of user and host.
+        # Without this setting git would invent one from user and host.
         done = _asked(root, "-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT")
         found = done.stdout.decode(errors="replace").strip()
         return found if not done.returncode and found else f"{_NOBODY} {int(time.time())} +0000"

@@ -1,3 +1,4 @@
-"""GitHub's own: its events, its API, its artifacts, what is posted to a pull request.
-What GitLab shares lies a folder above.
+"""GitHub's own parts: its events, its API, its artifacts, posts to a pull request.
+
+Parts shared with GitLab are in the folder above.
 """

@@ -1,7 +1,7 @@
-"""Archives that the job with the card has left, and that a pull request's code may have written.
+"""Archives from the job with the card, which a pull request's code may have written.
 
-Nothing is unpacked to disk. Only archives called ``perf-review-CARD`` count. Each must hold one file,
-review.json, and every byte is counted before it is read.
+Nothing is unpacked to disk. Only archives called ``perf-review-CARD`` are used. Each must hold one file,
+review.json. Every size is checked before reading.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ _PREFIX = "perf-review-"
 _NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}|{STATIC_ARTIFACT}")
 _MAX_LISTED = 1000
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
-"""A file that does not compress, and what is around it."""
+"""Size of an incompressible file with its archive."""
 _MAX_DIRECTORY_BYTES = 4096
 _END = struct.Struct("<4s4H2LH")
-"""The end of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes
-and offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""
+"""End of an archive (APPNOTE.TXT 4.3.16).
+
+Signature, disk, disk of the directory, entries here, entries, the directory's bytes and offset, bytes of the
+comment.
+"""
 _LOCAL = struct.Struct("<4s22xHH")
-"""The header of a file: signature, and at the end bytes of its name and of its extra field (4.3.7)."""
+"""Header of a file: signature, and at the end the lengths of its name and of its extra field (4.3.7)."""
 _DESCRIPTOR_BYTES = (0, 12, 16, 20, 24)
-"""Sizes of what may follow a file: its size and checksum, where its header does not have them (4.3.9)."""
+"""Possible lengths of a record after a file with its size and checksum, if its header lacks them (4.3.9)."""
 _ENCRYPTED, _PATCHED, _MASKED = 0x1, 0x20, 0x2000
 
 
@@ -60,20 +63,20 @@ def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
 
 
 def fetch_static(api: Api, repository: str, run: int) -> StaticReport | None:
-    """The static facts of a run; None where it has left none. Raises as `fetch_reviews` does."""
+    """Return the static facts of a run; None if it left none. Raises as `fetch_reviews` does."""
     for name, content in _contents(api, repository, run, STATIC_ARTIFACT):
         return read_report(content, name, decode_static)
     return None
 
 
 def _contents(api: Api, repository: str, run: int, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """The file in each artifact that is called so, by the artifact's name: one at a time."""
+    """Yield the file in each artifact with this name prefix, one at a time, with the artifact's name."""
     for artifact in _listed(api, repository, run, prefix):
         yield artifact.name, unpacked(_downloaded(api, repository, artifact), artifact.name)
 
 
 def _listed(api: Api, repository: str, run: int, prefix: str) -> list[_Artifact]:
-    """The artifacts that hold reports: of each name the newest, as every attempt of a run leaves its own."""
+    """Return the artifacts with reports, the newest of each name: every attempt of a run leaves its own."""
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
     for page in api.pages(path, _Listing, needs="actions: read"):
@@ -116,7 +119,7 @@ def _downloaded(api: Api, repository: str, artifact: _Artifact) -> bytes:
 
 
 def unpacked(archive: bytes, name: str) -> bytes:
-    """The one file of an archive. Raises RefusedError unless the archive holds that and nothing else."""
+    """Return the single file of an archive. Raises RefusedError for any other content."""
     try:
         directory = _directory(archive)
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
@@ -129,7 +132,9 @@ def unpacked(archive: bytes, name: str) -> bytes:
 
 
 def _directory(archive: bytes) -> int:
-    """Return the offset of the directory, unparsed. It must be the archive's end, so it reads one way."""
+    """Return the directory's offset without parsing it. It must end the archive, so that all
+    readers agree.
+    """
     if len(archive) > _MAX_ARCHIVE_BYTES:
         raise ValueError(f"it has {len(archive)} bytes, more than {_MAX_ARCHIVE_BYTES}")
     if len(archive) < _END.size or archive[-_END.size :][:4] != b"PK\x05\x06":
@@ -166,7 +171,7 @@ def _only_member(members: Sequence[zipfile.ZipInfo]) -> zipfile.ZipInfo:
 
 
 def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
-    """The file's bytes. Not by zipfile, which reads what the directory promises and looks no further."""
+    """Return the file's bytes. zipfile would trust the sizes in the directory."""
     signature, name_bytes, extra_bytes = _LOCAL.unpack_from(before_directory)
     begin = _LOCAL.size + name_bytes + extra_bytes
     end = begin + member.compress_size
@@ -185,7 +190,7 @@ def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
 
 
 def _inflated(packed: bytes) -> bytes:
-    """The unpacked bytes: no more than a report may have are unpacked, whatever is in it."""
+    """Return the decompressed bytes, up to the limit of a report."""
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     content = stream.decompress(packed, LIMITS["bytes"] + 1)
     if len(content) > LIMITS["bytes"]:

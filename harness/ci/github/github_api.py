@@ -25,7 +25,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}\Z)[A-Za-z0-
 
 
 def check_repository(name: str) -> str:
-    """The name, which is one of a repository. Raises ConfigError."""
+    """Return the name, if it is a valid repository name. Raises ConfigError."""
     if _REPOSITORY.fullmatch(name):
         return name
     advice = "expected OWNER/NAME. Set GITHUB_REPOSITORY, or give --repository."
@@ -33,6 +33,6 @@ def check_repository(name: str) -> str:
 
 
 def path_of(repository: str, *parts: str | int) -> str:
-    """Path of something in a repository; each part stays one part, whatever is in it."""
+    """Return the path of something in a repository. Each part stays a single part."""
     owner, _, name = check_repository(repository).partition("/")
     return "".join(f"/{quote(str(part), safe='')}" for part in ("repos", owner, name, *parts))

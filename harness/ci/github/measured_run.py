@@ -1,7 +1,7 @@
-"""Posts of a run that measured or compiled a pull request.
+"""Posts for a run that measured or compiled a pull request.
 
-The run's job ran the pull request's code, so its files do not decide the place of a post. GitHub names pull
-request and commit, and the commit must still be the head at each write.
+The run's job ran the pull request's code, so its files do not decide where to post. GitHub names pull request
+and commit, and the commit must still be the head at each write.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.report.document.outcome import Links
 from harness.report.pull_request.static_comment import static_comment
 
 AUTHOR = "github-actions[bot]"
-"""The author of what is posted with a workflow's own token."""
+"""Author of posts with a workflow's own token."""
 
 
 def prepare(
@@ -37,9 +37,9 @@ def prepare(
     strict: bool = False,
     light: bool = False,
 ) -> PreparedPost:
-    """Return everything that is posted of a run; `given` are reports that need no fetching.
+    """Return everything to post for a run. `given` are reports that need no download.
 
-    With `strict` a neutral check fails, because GitHub lets it pass where it is required. A `light`
+    With `strict` a neutral check fails, because GitHub accepts it where a check is required. A `light`
     comparison advises: unless somebody named its cases, its check never fails and says so. Raises StaleError,
     RefusedError for a malformed report, ApiError, RemoteError.
     """
@@ -79,19 +79,19 @@ def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
     if commit not in posting.merge_bases(api, repository, (run.default_branch,), commit):
         raise RefusedError(
             f"The run's workflow file is from {commit}, which is no commit of {quoted(run.default_branch)}: "
-            "nothing is known of what it measured. Find out who moved the branch that it was started on."
+            "its measurements are not trusted. Find out who moved the branch that it started on."
         )
 
 
 def end_unposted(checks: Checks, run: MeasuredRun, error: StaleError | RefusedError) -> None:
-    """End the waiting check of a run whose report was refused or is late. Raises RemoteError."""
+    """End the waiting check of a run whose report was refused or came late. Raises RemoteError."""
     refused = isinstance(error, RefusedError)
     conclusion, title = ("failure", "The report was refused") if refused else ("cancelled", "Not posted")
     posting.end_check(checks, checks.with_key(run.key), conclusion, title, quoted(str(error), 1000))
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
-    """A sentence on a run that ended otherwise than its verdict explains, as by a broken job; else empty."""
+    """Return a sentence on a run that its verdict does not explain, such as a broken job; else ""."""
     explained = run.pushed and run.conclusion == "failure" and verdict != "success"
     if explained or run.conclusion == "success":
         return ""
@@ -101,9 +101,9 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
 def post(
     api: Api, checks: Checks, run: MeasuredRun, prepared: PreparedPost, *, author: str = AUTHOR
 ) -> PostOutcome:
-    """Post a check run as the App of `checks`, and a comment, if there is a report, as the author.
+    """Post a check run as the App of `checks`, and a comment as the author, if there is a report.
 
-    If one fails, the other is posted all the same. Raises StaleError, ApiError, RemoteError.
+    If one fails, the other is still posted. Raises StaleError, ApiError, RemoteError.
     """
     still_current = partial(posting.current_pull, api, checks.repository, run.pull_request, run.head)
     trouble: list[str] = []
@@ -128,8 +128,7 @@ def post(
 def post_static(
     api: Api, repository: str, run: CompiledRun, *, server: str, author: str
 ) -> tuple[int, Posted]:
-    """Post the report of a run that compiled; return its pull request's number and what became of the
-    comment.
+    """Post the report of a compiling run. Return its pull request's number and the result of the comment.
 
     Raises StaleError without a report or a pull request, RefusedError for a malformed report, ApiError,
     RemoteError.

@@ -1,4 +1,4 @@
-"""A pull request as GitHub knows it now, and what is posted to it."""
+"""The current state of a pull request, and posts to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _CommitComparison(msgspec.Struct):
 
 
 def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
-    """The pull request, which is open and has this commit as its head. Raises StaleError, RemoteError."""
+    """Return the pull request, if it is open with this commit as head. Raises StaleError, RemoteError."""
     pull = open_pull(api, repository, number)
     if pull.head.sha != commit:
         raise StaleError(
@@ -48,7 +48,9 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
 
 
 def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
-    """Return the one open pull request of ``OWNER:BRANCH`` with this head. Raises StaleError, RemoteError."""
+    """Return the only open pull request of ``OWNER:BRANCH`` with this head. Raises StaleError,
+    RemoteError.
+    """
     query = {"state": "open", "head": label}
     listed = api.pages(path_of(repository, "pulls"), list[Pull], needs="pull-requests: read", query=query)
     found = [pull.number for page in listed for pull in page if pull.head.sha == commit]
@@ -61,7 +63,7 @@ def pull_of_branch(api: Api, repository: str, label: str, commit: str) -> Pull:
 
 
 def open_pull(api: Api, repository: str, number: int) -> Pull:
-    """The pull request, which is open. Raises StaleError, RemoteError."""
+    """Return the pull request, if it is open. Raises StaleError, RemoteError."""
     pull = api.get(path_of(repository, "pulls", number), Pull, needs="pull-requests: read")
     if pull.number != number or pull.base.repo.full_name.lower() != repository.lower():
         raise RemoteError(
@@ -74,7 +76,10 @@ def open_pull(api: Api, repository: str, number: int) -> Pull:
 
 
 def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
-    """Return where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
+    """Return the merge bases of the commit and these branches, without unrelated branches.
+
+    Raises ApiError if all are unrelated.
+    """
     found: set[str] = set()
     refused: ApiError | None = None
     for branch in dict.fromkeys(branches):
@@ -93,7 +98,7 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
 
 
 ACTIONS_APP = 15368
-"""Number of the App that workflows' own tokens are of, at github.com. Its name is the same everywhere."""
+"""App id of workflow tokens at github.com. Its name is the same everywhere."""
 _ACTIONS = "github-actions"
 _EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
 _CHECKS = "checks: write"
@@ -108,7 +113,7 @@ class _Comment(Comment, kw_only=True):
     user: _User | None = None
 
     def is_by(self, author: str) -> bool:
-        # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
+        # The login of an App's bot ends in [bot], which nobody can choose. Only it has the type Bot.
         bot = author.endswith("[bot]")
         return self.user is not None and self.user.login == author and (self.user.type == "Bot") == bot
 
@@ -140,21 +145,21 @@ class _CheckRuns(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The check runs of one App, by a token of it.
+    """The check runs of one App, through its token.
 
-    Other Apps and workflows may use the same name and write our key, so GitHub's word on the App decides.
+    Other Apps and workflows may use the same name and copy our key, so only GitHub's App id counts.
     """
 
     api: Api
     repository: str
     app: int | None = None
-    """The App's number; None for GitHub Actions, whose tokens workflows have."""
+    """The App's id; None for GitHub Actions, whose tokens workflows have."""
 
     def path(self, *parts: str | int) -> str:
         return path_of(self.repository, "check-runs", *parts)
 
     def named(self, commit: str, name: str) -> list[_CheckRun]:
-        """Return the check runs of a commit by this name. Raises ApiError, RemoteError."""
+        """Return the check runs of a commit with this name. Raises ApiError, RemoteError."""
         pages = self.api.pages(
             path_of(self.repository, "commits", commit, "check-runs"),
             _CheckRuns,
@@ -164,7 +169,7 @@ class Checks:
         return [each for page in pages for each in page.check_runs if self._is_ours(each, commit)]
 
     def with_key(self, key: ReportKey) -> _CheckRun | None:
-        """The one of a report, where there is one. Raises ApiError, RemoteError."""
+        """Return the check run of a report, if there is one. Raises ApiError, RemoteError."""
         return _with_key(self.named(key.head, key.check_name), key)
 
     def _is_ours(self, check: _CheckRun, commit: str) -> bool:
@@ -183,7 +188,7 @@ def post_comment(
     author: str,
     still_current: Callable[[], object],
 ) -> Posted:
-    """Bring the one comment of `author` to this text, which begins with the key's marker.
+    """Set the one comment of `author` to this text, which begins with the key's marker.
 
     `still_current` runs before each write, and raises if the commit is no longer the head. Raises ApiError,
     RemoteError.
@@ -205,7 +210,7 @@ def post_comment(
 def post_check(
     checks: Checks, key: ReportKey, check: Mapping[str, Any], *, still_current: Callable[[], object]
 ) -> Posted:
-    """Bring the check run of this key to `check`: name, status, conclusion, output. Raises RemoteError."""
+    """Set the check run of this key to `check`: name, status, conclusion, output. Raises RemoteError."""
     check_runs = checks.named(key.head, key.check_name)
     same = _with_key(check_runs, key)
     if newer := next((each for each in check_runs if _order(each) > (key.run, key.attempt)), None):
@@ -223,7 +228,7 @@ def post_check(
         )
         return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
-        # GitHub adds those of an update to those that are there.
+        # GitHub adds an update's annotations to the existing ones.
         output = {name: value for name, value in check["output"].items() if name != "annotations"}
         body = {**body, "output": output}
     checks.api.update(checks.path(same.id), body, _CheckRun, needs=_CHECKS)
@@ -231,7 +236,7 @@ def post_check(
 
 
 def post_queued(checks: Checks, key: ReportKey, details_url: str, output: Mapping[str, str]) -> None:
-    """Show that a run was started; its result takes this check's place. Raises ApiError, RemoteError."""
+    """Show that a run was started. Its result replaces this check. Raises ApiError, RemoteError."""
     body = {
         "name": key.check_name,
         "status": "queued",
@@ -244,7 +249,7 @@ def post_queued(checks: Checks, key: ReportKey, details_url: str, output: Mappin
 
 
 def end_check(checks: Checks, check: _CheckRun | None, conclusion: str, title: str, why: str) -> None:
-    """End a check run, if there is one that waits. Raises ApiError, RemoteError."""
+    """End a waiting check run, if there is one. Raises ApiError, RemoteError."""
     if check is not None and check.status != "completed":
         output = {"title": title, "summary": why}
         body = {"status": "completed", "conclusion": conclusion, "output": output}
@@ -253,10 +258,10 @@ def end_check(checks: Checks, check: _CheckRun | None, conclusion: str, title: s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOver:
-    """The conclusion that a queue's commit got from the pull request's commit."""
+    """The conclusion that a queue's commit took from the pull request's commit."""
 
     measured: str
-    """The commit whose check it is."""
+    """Commit of the original check."""
     conclusion: str
     title: str
     url: str
@@ -301,6 +306,6 @@ def _with_key(check_runs: list[_CheckRun], key: ReportKey) -> _CheckRun | None:
 
 
 def _order(check: _CheckRun) -> tuple[int, ...]:
-    """Run and attempt that a check is of, as numbered by GitHub; empty for a check of no report."""
+    """Return GitHub's numbers of the run and attempt of a check; empty for a check without a report."""
     found = _EXTERNAL_ID.fullmatch(check.external_id or "")
     return tuple(map(int, found.groups())) if found else ()

@@ -1,4 +1,4 @@
-"""Protections of a repository and its cards at GitHub, by its API."""
+"""Audits a repository's protections and its cards at GitHub, through its API."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.ci.github.workflow_events import DISPATCH_BRANCH
 from harness.report.pull_request.faces import check_name
 
 REPORT_ENVIRONMENT = "perf-report"
-"""The environment that has the key of an App, where one posts the check runs."""
+"""Environment with the key of an App, if an App posts the check runs."""
 _APP_VARIABLE = "PERF_APP_ID"
 _MIRRORS = "pull-request/*"
 
 
 def audit(api: Api, repository: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """Return what is there and what is missing. Raises RemoteError where GitHub does not answer at all."""
+    """Return existing and missing protections. Raises RemoteError if GitHub does not answer at all."""
     about = api.get(path_of(repository), dict[str, Any], needs="metadata: read")
     return audited(Asking(api, path_of, repository, about), _PROTECTIONS, relied_only=relied_only)
 
@@ -29,13 +29,13 @@ Find = Callable[[Asking], Iterator[AuditFinding]]
 
 
 def _every(asking: Asking, path: str, name: str, *, needs: str) -> list[Any]:
-    """All pages of a list, which the answers have under a name. Raises ApiError."""
+    """Return all pages of a list, which the answers hold under a name. Raises ApiError."""
     pages = asking.api.pages(path, dict[str, Any], needs=needs)
     return [each for page in pages for each in page.get(name, ())]
 
 
 def _environment(name: str, why: str, branches: Sequence[str] = ()) -> Find:
-    """An environment is for these branches alone, or for the default branch."""
+    """Return a check that an environment is only for these branches, or only for the default branch."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
         found = asking.is_there("environments", name, needs="actions: read")
@@ -54,7 +54,7 @@ def _environment(name: str, why: str, branches: Sequence[str] = ()) -> Find:
 
 
 def _branches(asking: Asking, name: str, found: Any) -> list[str]:
-    """The branches whose jobs may use an environment; empty for all."""
+    """Return the branches whose jobs may use an environment; empty for all."""
     policy = found.get("deployment_branch_policy")
     if not policy:
         return []
@@ -120,8 +120,8 @@ def _forks(asking: Asking) -> Iterator[AuditFinding]:
             for name in ("send_write_tokens_to_workflows", "send_secrets_and_variables")
             if found.get(name)
         ]
-        to_do = "Settings, Actions, General, Fork pull request workflows: neither write tokens nor secrets"
-        seen = ", ".join(given).replace("_", " ") or "get neither write tokens nor secrets"
+        to_do = "Settings, Actions, General, Fork pull request workflows: no write tokens and no secrets"
+        seen = ", ".join(given).replace("_", " ") or "get no write tokens and no secrets"
         yield should(not given, seen, to_do)
         return
     parts = ("actions", "permissions", "fork-pr-contributor-approval")
@@ -132,7 +132,7 @@ def _forks(asking: Asking) -> Iterator[AuditFinding]:
 
 
 def _rules(wanted: Sequence[str], to_do: str, branch: str = "") -> Find:
-    """A branch, by default the default branch, has rules of these types."""
+    """Return a check that a branch, by default the default branch, has rules of these types."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
         found = asking.get("rules", "branches", branch or asking.default_branch, needs="metadata: read")
@@ -145,7 +145,7 @@ def _rules(wanted: Sequence[str], to_do: str, branch: str = "") -> Find:
 
 
 def _app(asking: Asking) -> int:
-    """Number of the App that posts check runs; 0 where there is none. Raises ApiError."""
+    """Return the id of the App that posts check runs; 0 without one. Raises ApiError."""
     found = asking.is_there("actions", "variables", _APP_VARIABLE, needs="variables: read") or {}
     number = str(found.get("value", ""))
     return int(number) if number.isdecimal() else 0
@@ -155,13 +155,13 @@ _report_environment = _environment(REPORT_ENVIRONMENT, "the key is for what was 
 
 
 def _key(asking: Asking) -> Iterator[AuditFinding]:
-    """The branches that may use the App's key."""
+    """Yield findings on the branches that may use the App's key."""
     if _app(asking):
         yield from _report_environment(asking)
 
 
 def _required(asking: Asking) -> Iterator[AuditFinding]:
-    """The Apps whose check of our name a ruleset asks for."""
+    """Yield findings on the Apps whose check of our name a ruleset requires."""
     found = asking.get("rules", "branches", asking.default_branch, needs="metadata: read")
     sources = [
         check.get("integration_id")
@@ -171,7 +171,7 @@ def _required(asking: Asking) -> Iterator[AuditFinding]:
         if check.get("context") == check_name()
     ]
     if not sources:
-        yield should(True, "none of ours is required for merging", "")
+        yield should(True, "no check of ours is required for merging", "")
         return
     app = _app(asking)
     named = {None: "anybody who may write checks", ACTIONS_APP: "GitHub Actions: any workflow here"}
@@ -211,11 +211,11 @@ def _groups(asking: Asking) -> Iterator[AuditFinding]:
 def _caches(asking: Asking) -> Iterator[AuditFinding]:
     path = path_of(asking.repository, "actions", "caches")
     listed = _every(asking, path, "actions_caches", needs="actions: read")
-    # No workflow of ours writes any there: who has done so was a stranger's suite.
+    # Our workflows write none there, so an untrusted suite must have done it.
     written = [each for each in listed if str(each.get("ref")) == f"refs/heads/{DISPATCH_BRANCH}"]
     written += [each for each in listed if str(each.get("ref")).startswith("refs/heads/pull-request/")]
     to_do = "find out which pull request wrote them, and delete them (gh cache delete)"
-    seen = f"{len(written)} of pull requests' runs" if written else "none of pull requests' runs"
+    seen = f"{len(written)} of pull requests' runs" if written else "no cache of pull requests' runs"
     yield should(not written, seen, to_do)
 
 
@@ -231,7 +231,7 @@ _PROTECTIONS = (
     ),
     Protection(
         "environment gpu-history",
-        _environment("gpu-history", "what it measures enters the history"),
+        _environment("gpu-history", "its measurements enter the history"),
         relied=True,
     ),
     Protection("no secrets of gpu", _secrets, relied=True),

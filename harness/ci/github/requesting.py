@@ -1,4 +1,4 @@
-"""A comment that asks for a measurement, and the answer to its author."""
+"""A comment that requests a measurement, and the answer to its author."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _DispatchedRun(msgspec.Struct):
 
 
 class _Ignored(msgspec.Struct):
-    """An answer of which nothing is needed."""
+    """An answer without needed content."""
 
 
 class _NoCommitError(RefusedError):
@@ -54,23 +54,23 @@ class Started:
 
     commit: str
     cases: tuple[str, ...]
-    """Empty for all of them."""
+    """Cases; empty for all."""
     run: int | None
-    """The run's number; None if GitHub did not answer with it."""
+    """Id of the run; None if GitHub did not answer with it."""
     url: str
     untold: tuple[str, ...]
-    """Errors of what could not be shown on the pull request."""
+    """Errors of information that could not be posted to the pull request."""
 
 
 def start_measurement(api: Api, repository: str, asked: MeasurementRequest, checks: Checks | None) -> Started:
     """Start the default branch's workflow on a card for the named commit, and show that on the pull request.
 
-    Without `checks` no check run waits. Raises RefusedError if the person may not ask, or if the commit is
-    missing or no longer the head; ApiError, RemoteError.
+    Without `checks` there is no waiting check run. Raises RefusedError if the person may not request it, or
+    if the commit is missing or no longer the head; ApiError, RemoteError.
     """
     telling = _Telling(api, repository, asked)
     if not may_ask(api, repository, asked.login):
-        # No words: anybody can comment, and must not make this repository write.
+        # Do not answer: anybody can comment, and must not make this repository write.
         telling.react("confused")
         raise RefusedError(
             f"{asked.login} may not write to {repository}, so cannot ask for a measurement. Let a maintainer "
@@ -97,20 +97,20 @@ def start_measurement(api: Api, repository: str, asked: MeasurementRequest, chec
 
 
 def may_ask(api: Api, repository: str, login: str) -> bool:
-    """Return whether somebody may write to the repository. Raises ApiError, RemoteError."""
+    """Return whether a person may write to the repository. Raises ApiError, RemoteError."""
     path = path_of(repository, "collaborators", login, "permission")
     try:
         found = api.get(path, _Permission, needs="metadata: read")
     except ApiError as error:
-        if error.status == 404:  # nobody of that name is known here
+        if error.status == 404:  # no such user
             return False
         raise
-    # `permission` has the four of old, write for maintain; `role_name` may be one that an organisation made.
+    # `permission` has the four classic values, with write for maintain; `role_name` may be custom.
     return found.permission in _MAY_ASK or found.role_name in _MAY_ASK
 
 
 def _measurable(api: Api, repository: str, asked: MeasurementRequest) -> tuple[str, tuple[str, ...]]:
-    """The commit and the cases. Raises RefusedError, which says what to write instead."""
+    """Return the commit and the cases. Raises RefusedError with the correct form."""
     commit, cases = "", asked.words
     if cases and _COMMIT.fullmatch(cases[0]):
         commit, *rest = cases
@@ -133,18 +133,18 @@ def _dispatch(
     inputs = {"pull_request": str(asked.pull_request), "sha": commit, "cases": " ".join(cases)}
     path = path_of(repository, "actions", "workflows", WORKFLOW, "dispatches")
     body = {"ref": DISPATCH_BRANCH, "inputs": inputs}
-    # Nothing looks whether a lost answer was a yes: measuring twice costs more than asking again.
+    # A lost answer is not checked: measuring twice costs more than requesting again.
     try:
         return api.create(path, {**body, "return_run_details": True}, _DispatchedRun, needs="actions: write")
     except ApiError as error:
         if error.status not in (400, 422) or "return_run_details" not in error.message:
             raise
-        api.create(path, body, bytes, needs="actions: write")  # GitHub Enterprise Server, of before 2026
+        api.create(path, body, bytes, needs="actions: write")  # GitHub Enterprise Server before 2026
         return None
 
 
 def _move_branch(api: Api, repository: str, default_branch: str) -> None:
-    """Bring the branch that runs are started on to the default branch's commit."""
+    """Move the branch for starting runs to the default branch's commit."""
     needs = "contents: write"
     tip = api.get(path_of(repository, "branches", default_branch), _Branch, needs="contents: read")
     sha = tip.commit.sha
@@ -160,7 +160,7 @@ def _move_branch(api: Api, repository: str, default_branch: str) -> None:
 
 @dataclass(slots=True)
 class _Telling:
-    """Answers on the pull request. If one fails, the measurement starts all the same."""
+    """Answers on the pull request. If an answer fails, the measurement still starts."""
 
     api: Api
     repository: str
@@ -200,5 +200,5 @@ class _Telling:
 
 
 def _plain(text: str) -> str:
-    """Words of others are in it as code, where nobody is mentioned and nothing is a link."""
+    """Return the text with others' words as code, so that nobody is mentioned and nothing is a link."""
     return re.sub(r"'([^']*)'", lambda found: code(found[1]), quoted(text, 2000))

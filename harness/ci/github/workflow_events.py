@@ -1,6 +1,6 @@
 """The workflow run of a step: its event, the runner's variables and files, and its log.
 
-A line of the log can be a command to the runner, so texts of others are quoted there.
+A line in the log can be a command to the runner, so untrusted texts are quoted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.system.files import UNREADABLE
 
 
 def annotation(level: Literal["error", "warning"], title: str, message: str) -> str:
-    """The runner's command that shows this on the page of its run."""
+    """Return the runner's command that shows a message on the page of its run."""
     return workflow_command(level, message, {"title": title})
 
 
@@ -32,7 +32,7 @@ def in_workflow() -> bool:
 
 
 def links_of_run(history: str = "") -> Links:
-    """Links to the run that this step belongs to; empty outside a workflow."""
+    """Return links to the run of this step; empty outside of a workflow."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, name, number = (os.environ.get(variable, "") for variable in names)
     repository = f"{server}/{name}" if server and name else ""
@@ -41,12 +41,16 @@ def links_of_run(history: str = "") -> Links:
 
 
 def append_summary(text: str) -> None:
-    """Add to the step's summary, in a workflow: once, as a step may write 1 MiB. Raises StoreError."""
+    """Append to the step's summary in a workflow. Call it once, because a step may write 1 MiB. Raises
+    StoreError.
+    """
     append_file("GITHUB_STEP_SUMMARY", "summary", text)
 
 
 def append_file(variable: str, what: str, text: str) -> str:
-    """Add to the file that a runner's variable names; returns its path, empty for none. Raises StoreError."""
+    """Append to the file that a runner's variable names. Return its path, empty for none. Raises
+    StoreError.
+    """
     path = os.environ.get(variable, "")
     if not path:
         return ""
@@ -59,20 +63,22 @@ def append_file(variable: str, what: str, text: str) -> str:
 
 
 WORKFLOW = "perf-pr.yml"
-"""The workflow whose job has the card."""
+"""The workflow with the card's job."""
 STATIC_WORKFLOW = "perf-static.yml"
 """The workflow that compiles any pull request on GitHub's own machines."""
 _MAX_BYTES = 25 * 2**20
 DISPATCH_BRANCH = "perf-dispatch"
-"""The branch that measurements are dispatched on. It is kept at the default branch's commit, so the workflow
-file is that branch's; but what a run writes into a cache is in a scope of its own, which no other branch
-reads."""
+"""Branch on which measurements are started.
+
+It is kept at the default branch's commit, so that the workflow file is that branch's. A run's cache entries
+are in a scope of their own, which no other branch reads.
+"""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
-"""The branch that a vetted pull request is mirrored to."""
+"""Branch to which a reviewed pull request is mirrored."""
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
-"""The run-name of the workflow, made from what whoever started it has given."""
+"""The run-name of the workflow, which contains inputs of the person who started it."""
 COMMAND = "/perf"
-"""The beginning of a comment that asks for a measurement."""
+"""Prefix of a comment that requests a measurement."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
@@ -83,21 +89,21 @@ _QUEUE_BRANCH = re.compile(r"gh-readonly-queue/\S{1,255}/pr-([1-9][0-9]{0,8})-[0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A run of the workflow that measures, and what it measured: `head` is that commit."""
+    """A run of the measuring workflow, with the measured commit as `head`."""
 
     id: int
     attempt: int
     conclusion: str
-    """success, failure and others; empty where GitHub told of none that is a word."""
+    """A word such as success or failure; empty if GitHub reported no single word."""
     pull_request: int
     head: str
     default_branch: str
     pushed: bool
     """True if the run belongs to the measured commit and fails with it; a dispatched run does not."""
     workflow_commit: str = ""
-    """The commit that a dispatched run's workflow file is from."""
+    """Commit of a dispatched run's workflow file."""
     partial: bool = False
-    """True if somebody named the cases that were measured."""
+    """True if somebody named the measured cases."""
 
     @property
     def key(self) -> ReportKey:
@@ -110,38 +116,38 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledRun:
-    """A run of the workflow that compiles a pull request, which may be of any repository."""
+    """A run of the workflow that compiles a pull request, which may come from any repository."""
 
     id: int
     attempt: int
     head: str
     label: str
-    """``OWNER:BRANCH`` that the pull request comes from."""
+    """Origin of the pull request: ``OWNER:BRANCH``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementRequest:
-    """Who asks for a measurement, by a comment or by pushing to a pull request of the repository's own."""
+    """A request for a measurement, by a comment or by pushing to a pull request of the same repository."""
 
     pull_request: int
     words: tuple[str, ...]
-    """The words after the command: a commit, then cases. They are unchecked."""
+    """Unchecked words after the command: a commit, then cases."""
     login: str
     comment: int | None
-    """The comment's number; None for a push, which gets no answer."""
+    """Id of the comment; None for a push, which gets no answer."""
     default_branch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A pull request that waits to be merged, as a commit on top of those before it in the queue."""
+    """A pull request in the merge queue, as a commit on top of the earlier ones."""
 
     pull_request: int
     commit: str
 
 
 class Named(msgspec.Struct):
-    """A repository, as other things name it."""
+    """A repository as referenced by other objects."""
 
     full_name: str
 
@@ -221,7 +227,7 @@ class _CommentEvent(_Event):
 
 
 def read_event(path: Path) -> bytes:
-    """The event's file. Raises ConfigError."""
+    """Return the event's file. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -236,17 +242,17 @@ def read_event(path: Path) -> bytes:
 
 
 def measured_run(content: bytes, repository: str) -> MeasuredRun:
-    """Return the run of a `workflow_run` event. Raises RefusedError if nothing of it may be posted.
+    """Return the run of a `workflow_run` event. Raises RefusedError if nothing about it may be posted.
 
-    Only people who may write push to ``pull-request/N`` or dispatch on the branch for that. Anybody can cause
-    other runs. The workflow file of a dispatched run is checked later.
+    Only people with write access push to ``pull-request/N``, or start runs on the branch for that. Anybody
+    can cause other runs. The workflow file of a dispatched run is checked later.
     """
     event = _decoded(content, _RunEvent, "workflow_run", repository)
     run = event.workflow_run
     if event.action != "completed" or run.status != "completed":
         raise RefusedError(f"The run is {quoted(run.status)}, not completed: wait for it to end.")
     number, head, partial = _measured(run, event.repository)
-    # GitHub writes the path with or without @REF. What follows an @ may as well be part of a file's name.
+    # GitHub's path may end in @REF. A file name may contain an @ as well.
     path = f".github/workflows/{WORKFLOW}"
     if run.path not in (path, f"{path}@{run.head_branch}", f"{path}@refs/heads/{run.head_branch}"):
         raise RefusedError(f"The run is of workflow {quoted(run.path)!r}; expected {path}.")
@@ -264,7 +270,7 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 
 
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, bool]:
-    """A run's pull request, its commit, and whether only some cases were asked for."""
+    """Return a run's pull request, its commit, and whether it was limited to some cases."""
     branch = run.head_branch or ""
     if not _is_called(run.head_repository, repository.full_name):
         raise RefusedError(
@@ -292,7 +298,7 @@ Kind = Literal["issue_comment", "pull_request", "merge_group", "workflow_run"]
 
 
 def kind_of(content: bytes) -> Kind:
-    """Return the kind of event, of those that may ask for a measurement; a comment if it is none of them."""
+    """Return the kind of an event that may request a measurement; `comment` for other events."""
     try:
         found = decode(content, dict[str, msgspec.Raw])
     except UNREADABLE:
@@ -305,7 +311,7 @@ def kind_of(content: bytes) -> Kind:
 
 
 def pushed(content: bytes, repository: str, *, drafts: bool) -> MeasurementRequest | str:
-    """Return the measurement that a push asks for, or why it asks for none. Raises RefusedError."""
+    """Return the measurement that a push requests, or why there is none. Raises RefusedError."""
     event = _decoded(content, _PullEvent, "pull_request", repository)
     pull = event.pull_request
     if event.action not in _PUSHES:
@@ -356,7 +362,7 @@ def _queued(branch: str, commit: str) -> Queued:
 
 
 def compiled_run(content: bytes, repository: str) -> CompiledRun:
-    """Return the run of a pull request's own workflow, by GitHub's word alone. Raises RefusedError."""
+    """Return the run of a pull request's own workflow, using only GitHub's data. Raises RefusedError."""
     run = _decoded(content, _RunEvent, "workflow_run", repository).workflow_run
     path = f".github/workflows/{STATIC_WORKFLOW}"
     if run.event != "pull_request" or run.path.partition("@")[0] != path or run.status != "completed":
@@ -367,7 +373,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
     if not (
         run.head_repository and _REF.fullmatch(run.head_branch or "") and _COMMIT.fullmatch(run.head_sha)
     ):
-        raise RefusedError("The run tells no commit, branch and repository: nobody knows where it belongs.")
+        raise RefusedError("The run has no commit, branch and repository, so its place is unknown.")
     return CompiledRun(
         id=_positive(run.id, "number"),
         attempt=_positive(run.run_attempt, "attempt"),
@@ -377,7 +383,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
 
 
 def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | None:
-    """Return the measurement that anybody's new comment asks for. Raises RefusedError."""
+    """Return the measurement that a new comment requests. Raises RefusedError."""
     event = _decoded(content, _CommentEvent, "issue_comment", repository)
     line = (event.comment.body or "").partition("\n")[0].removesuffix("\r")
     asks = line == COMMAND or line.startswith(f"{COMMAND} ")
@@ -396,7 +402,7 @@ def measurement_asked(content: bytes, repository: str) -> MeasurementRequest | N
 
 
 def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> EventT:
-    """The event, which is of this kind and of this repository."""
+    """Return the event of this kind and this repository."""
     try:
         event = decode(content, kind)
     except UNREADABLE as error:
@@ -411,12 +417,12 @@ def _decoded(content: bytes, kind: type[EventT], name: str, repository: str) -> 
             "GITHUB_REPOSITORY, or give --repository."
         )
     if not _REF.fullmatch(named.default_branch):
-        raise RefusedError(f"{quoted(named.default_branch)!r} is the name of no branch.")
+        raise RefusedError(f"{quoted(named.default_branch)!r} is no branch name.")
     return event
 
 
 def _is_called(repository: Named | None, name: str) -> bool:
-    """Return whether a repository has this name. GitHub's names do not tell upper from lower case."""
+    """Return whether a repository has this name. GitHub's names are case-insensitive."""
     return repository is not None and repository.full_name.lower() == name.lower()
 
 

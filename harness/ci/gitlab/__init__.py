@@ -1,3 +1,4 @@
-"""GitLab's own: its predefined variables, its API, the files of its pipelines.
-What GitHub shares lies a folder above.
+"""GitLab's own parts: its predefined variables, its API, the files of its pipelines.
+
+Parts shared with GitHub are in the folder above.
 """

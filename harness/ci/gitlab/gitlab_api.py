@@ -27,12 +27,14 @@ _PROJECT = re.compile(rf"[1-9][0-9]{{0,18}}|{_SEGMENT}(/{_SEGMENT}){{1,20}}")
 
 
 def in_pipeline() -> bool:
-    """Return whether this is a job of GitLab's, or said to be one."""
+    """Return whether this is a GitLab job, by its variables."""
     return os.environ.get("GITLAB_CI") == "true"
 
 
 def path_of(project: str, *parts: str | int) -> str:
-    """Path of something in a project, by its number or path; each part stays one. Raises ConfigError."""
+    """Return the path of something in a project, by number or path. Each part stays single. Raises
+    ConfigError.
+    """
     if not _PROJECT.fullmatch(project):
         advice = "expected its number, or GROUP/NAME. Set CI_PROJECT_ID, or give --repository."
         raise ConfigError(f"{quoted(project)!r} is no project: {advice}")

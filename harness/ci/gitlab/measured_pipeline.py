@@ -1,6 +1,6 @@
-"""Note and commit status of a pipeline that measured a merge request.
+"""Note and commit status for a pipeline that measured a merge request.
 
-Reports are read from the API, in memory, because an unpacked artifact may put any file beside this code.
+Reports are read from the API into memory, because an unpacked artifact may put any file beside this code.
 GitLab names the merge request's commit at each write.
 """
 
@@ -24,12 +24,11 @@ from harness.report.document.document import LIMITS, Review
 from harness.report.document.outcome import Links
 
 JOB = "perf-measure"
-"""The job with the card; a matrix has several, which are called ``perf-measure: [CARD, …]``."""
+"""Name of the job with the card. A matrix has several, called ``perf-measure: [CARD, …]``."""
 REPORT = "perf-review/review.json"
-"""Path of the report, below the job's folder."""
+"""Path of the report, relative to the job's folder."""
 _STATES = {"success": "success", "failure": "failed", "neutral": "skipped"}
-"""A commit status by what a check run would conclude. GitLab has none that is neutral: skipped is grey, and
-passes."""
+"""Commit status by a check run's conclusion. GitLab has no neutral status: skipped is grey, and passes."""
 _DESCRIPTION_CHARACTERS = 255
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
@@ -39,13 +38,13 @@ _NEEDS = "the scope api and the role Developer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A pipeline with the merge request and the commit that it measured, by the job's variables."""
+    """A pipeline with its merge request and measured commit, by the job's variables."""
 
     id: int
     merge_request: int
     head: str
     own: bool
-    """True for the merge request's own pipeline, and False for one started on another branch."""
+    """True for the merge request's own pipeline, False for one started on another branch."""
 
 
 def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
@@ -55,7 +54,7 @@ def pipeline_of(environ: Mapping[str, str]) -> Pipeline:
         number, head = asked, environ.get("PERF_COMMIT", "")
     else:
         number = environ.get("CI_MERGE_REQUEST_IID", "")
-        # Of merged results the pipeline's own commit is one that nobody has written.
+        # For merged results, the pipeline's commit is a temporary merge.
         head = environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or environ.get("CI_COMMIT_SHA", "")
     this = environ.get("CI_PIPELINE_ID", "")
     if not (_NUMBER.fullmatch(number) and _NUMBER.fullmatch(this) and _COMMIT.fullmatch(head)):
@@ -79,7 +78,7 @@ class _MergeRequest(msgspec.Struct):
 
     @property
     def ref(self) -> str:
-        """Return where its commit is in the project: a fork's has no branch there."""
+        """Return the ref of its commit in the project: a fork's commit has no branch there."""
         is_own = self.source_project_id == self.target_project_id
         return self.source_branch if is_own else f"refs/merge-requests/{self.iid}/head"
 
@@ -109,7 +108,7 @@ class _Status(msgspec.Struct):
 
 
 def links_of_job(environ: Mapping[str, str], page: str = "", history: str = "") -> Links:
-    """Links to the job's pipeline, its project and, among its artifacts, the page."""
+    """Return links to the job's pipeline, its project and the page among its artifacts."""
     project, job = environ.get("CI_PROJECT_URL", ""), environ.get("CI_JOB_URL", "")
     return Links(
         run=environ.get("CI_PIPELINE_URL", ""),
@@ -128,7 +127,7 @@ def prepare(
     given: Mapping[str, Review] | None = None,
     strict: bool = False,
 ) -> PreparedPost:
-    """Return everything that is posted of a pipeline; `given` are reports that need no fetching.
+    """Return everything to post for a pipeline. `given` are reports that need no download.
 
     With `strict` a skipped status fails. Raises StaleError, RefusedError for a malformed report, ApiError,
     RemoteError.
@@ -158,7 +157,7 @@ def prepare(
 
 
 def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
-    """The merge request, which is open and has this commit as its head."""
+    """Return the merge request, if it is open with this commit as head."""
     path = path_of(project, "merge_requests", pipeline.merge_request)
     found = api.get(path, _MergeRequest, needs="read_api")
     if found.state != "opened":
@@ -172,7 +171,7 @@ def _current(api: Api, project: str, pipeline: Pipeline) -> _MergeRequest:
 
 
 def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
-    """The jobs with a card, of each name the newest: GitLab leaves out those that were retried."""
+    """Return the jobs with a card, the newest of each name: GitLab omits retried ones."""
     pages = api.pages(path_of(project, "pipelines", pipeline.id, "jobs"), list[_Job], needs="read_api")
     found = [job for page in pages for job in page if job.name == JOB or job.name.startswith(f"{JOB}: ")]
     if len(found) > LIMITS["cards"]:
@@ -181,9 +180,9 @@ def _jobs(api: Api, project: str, pipeline: Pipeline) -> list[_Job]:
 
 
 def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[str, bytes]]:
-    """The reports, one at a time, with the names of their jobs; not of a job that has left none."""
+    """Yield the reports one at a time with the names of their jobs; none for a job without a report."""
     for job in jobs:
-        # Each part of the path is GitLab's to read: the slash in it stays one.
+        # GitLab parses each part of the path, so the slash in it stays one part.
         path = f"{path_of(project, 'jobs', job.id, 'artifacts')}/{REPORT}"
         try:
             yield job.name, api.download(path, needs="read_api", limit_bytes=LIMITS["bytes"])
@@ -193,7 +192,7 @@ def _contents(api: Api, project: str, jobs: Iterable[_Job]) -> Iterator[tuple[st
 
 
 def post(api: Api, project: str, pipeline: Pipeline, prepared_post: PreparedPost) -> PostOutcome:
-    """Post a note, if there is a report, and a commit status. If one fails, the other is posted all the same.
+    """Post a note, if there is a report, and a commit status. If one fails, the other is still posted.
 
     Raises StaleError, ApiError, RemoteError.
     """
@@ -237,7 +236,7 @@ def _post_note(
 
 
 def without_actions(text: str) -> str:
-    """Return the text with no slash at the start of a line, which GitLab may obey in a note of a log."""
+    """Return the text without a slash at the start of a line, which GitLab may execute in a note."""
     return _QUICK_ACTION.sub(r"\1&#47;", text)
 
 

@@ -1,7 +1,7 @@
-"""Protections of a project and its cards at GitLab, by its API.
+"""Audits a project's protections and its cards at GitLab, through its API.
 
-A merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So the runner and the
-token of a card must be for protected branches alone.
+A merge request's pipeline takes its jobs from the merge request's own .gitlab-ci.yml. So runner and token of
+a card must be limited to protected branches.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.ci.gitlab.gitlab_api import GITLAB, path_of
 _MAINTAINER = 40
 _NEEDS = "read_api as a maintainer"
 ENVIRONMENT = "perf-report"
-"""The environment of the jobs that post and store, which run no code of a merge request's."""
+"""Environment of the jobs that post and store, which run no code of a merge request."""
 _TAG = "gpu"
-"""The beginning of the tag of a runner with a card, as in the shipped pipeline."""
+"""Prefix of the tag of a runner with a card, as in the shipped pipeline."""
 
 
 def audit(api: Api, project: str, *, relied_only: bool = False) -> list[AuditFinding]:
-    """Return what is there and what is missing. Raises RemoteError where GitLab does not answer at all."""
+    """Return existing and missing protections. Raises RemoteError if GitLab does not answer at all."""
     about = api.get(path_of(project), dict[str, Any], needs="read_api")
     return audited(Asking(api, path_of, project, about), _PROTECTIONS, relied_only=relied_only)
 
@@ -33,13 +33,13 @@ Find = Callable[[Asking], Iterator[AuditFinding]]
 
 
 def _every(asking: Asking, *parts: str) -> list[Any]:
-    """All pages of a list. Raises ApiError."""
+    """Return all pages of a list. Raises ApiError."""
     pages = asking.api.pages(path_of(asking.repository, *parts), list[Any], needs=_NEEDS)
     return [each for page in pages for each in page]
 
 
 def _protected(branch: str = "") -> Find:
-    """Only maintainers push to a branch, by default the default branch, and no push is forced."""
+    """Return a check that only maintainers push to a branch, by default the default branch, without force."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
         name = branch or asking.default_branch
@@ -61,7 +61,7 @@ def _protected(branch: str = "") -> Find:
 
 
 def _runner(asking: Asking, number: int) -> Mapping[str, Any]:
-    """GitLab's description of a runner; empty for others', which only their owners see."""
+    """Return GitLab's description of a runner; empty for others' runners, which only their owners see."""
     try:
         return asking.api.get(f"/runners/{number}", dict[str, Any], needs=_NEEDS)
     except ApiError as error:
@@ -97,7 +97,7 @@ def _runners(asking: Asking) -> Iterator[AuditFinding]:
         "runners are protected",
         lambda each: each.get("access_level") != "ref_protected",
         "take jobs of every branch, and so what any member has pushed",
-        "Protected, so that a maintainer starts what is measured",
+        "Protected, so that only a maintainer starts a measurement",
     )
     yield those(
         "runners take tagged jobs",
@@ -109,7 +109,7 @@ def _runners(asking: Asking) -> Iterator[AuditFinding]:
 
 _VARIABLES = "Settings, CI/CD, Variables"
 _OURS = re.compile(rf"{GITLAB.credential}\Z|PERF_")
-"""The token, which has a finding of its own, and settings of the pipeline that is shipped: no secrets."""
+"""The token, which has its own finding, and settings of the shipped pipeline, which are not secret."""
 
 
 def _token(asking: Asking) -> Iterator[AuditFinding]:
@@ -136,7 +136,7 @@ def _other_variables(asking: Asking) -> Iterator[AuditFinding]:
 
 
 def _setting(what: str, name: str, good: Sequence[Any], seen: Mapping[Any, str], to_do: str) -> Protection:
-    """A setting of the project that is good where it has one of these values."""
+    """Return a check that a project setting has one of the good values."""
 
     def find(asking: Asking) -> Iterator[AuditFinding]:
         if name not in asking.about:
@@ -165,7 +165,7 @@ def _approvals(asking: Asking) -> Iterator[AuditFinding]:
     faults = ["a push keeps them"] if not found.get("reset_approvals_on_push") else []
     faults += ["authors may approve"] if found.get("merge_requests_author_approval") else []
     to_do = f"{page}: remove them when commits are added, none by the author"
-    yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of what is merged")
+    yield should(not faults, "; ".join(faults) or "yes", to_do, what="approvals are of the merged commit")
 
 
 _PROTECTIONS = (

@@ -1,6 +1,6 @@
 """Backends by name, and the choice of a device.
 
-Importing this imports no GPU library; a backend's module does so only when it is asked for devices.
+Importing this imports no GPU library. A backend's module does that only when it is asked for devices.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from harness.records.types import DeviceInfo
 
 BACKENDS = ("cuda", "opencl", "opengl", "cpu", "null")
 DEFAULT_ORDER = ("cuda", "opencl", "opengl", "cpu")
-"""The null backend's times are made up, so it is never chosen for anybody."""
+"""Order of backends for the default device. The null backend's times are made up, so it is never
+a default."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """Devices that a backend found."""
+    """Devices of a backend."""
 
     backend: str
     devices: tuple[DeviceInfo, ...]
     problem: str = ""
-    """Reason for finding no device, and what to do; empty where there is one."""
+    """Reason why there is no device, and what to do; empty if there is one."""
 
 
 def parse_spec(spec: str) -> tuple[str, int]:
-    """``cuda:0``, ``cuda`` (the first) or ``null`` as backend name and index. Raises UsageError."""
+    """Return backend name and index of ``cuda:0``, ``cuda`` (the first) or ``null``. Raises UsageError."""
     name, _, index = spec.partition(":")
     if name not in BACKENDS or not re.fullmatch(r"[0-9]{0,4}", index):
         raise UsageError(
@@ -45,7 +46,7 @@ def parse_spec(spec: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def _backend(name: str) -> Iterator[Backend]:
-    """Yield a backend, and turn what its library raises into DeviceError: no other backend suffers."""
+    """Yield a backend, and turn its library's errors into DeviceError, so that other backends still work."""
     try:
         yield cast("Backend", importlib.import_module(f"harness.device.backends.{name}"))
     except HarnessError:
@@ -58,7 +59,7 @@ def _backend(name: str) -> Iterator[Backend]:
 
 
 def devices_of(name: str) -> list[DeviceInfo]:
-    """Return the devices of a backend, without opening one. Raises DeviceError, which says what to do."""
+    """Return the devices of a backend, without opening one. Raises DeviceError with a remedy."""
     with _backend(name) as backend:
         return backend.devices()
 

@@ -1,7 +1,7 @@
-"""The contract that every backend keeps, small enough to read in a minute.
+"""The interface of every backend.
 
-A backend is one module with two functions, `devices()` and `open_device(index)`, and a class derived from
-`Device`. Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
+A backend is a module with two functions, `devices()` and `open_device(index)`, and a class derived from
+`Device`. Work is enqueued in order and runs asynchronously. Times are read after `synchronize()`.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 
 Memory = Any
-"""A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
+"""A device's own handle of an allocation or of a part of it; opaque to other modules."""
 
 Place = tuple[Memory, int, int]
 """An allocation, an offset in it and a size, both in bytes."""
 
 Argument = Any
-"""A view of a Memory, or what is passed by value: a NumPy scalar, or bytes as they are."""
+"""A view of a Memory, or a by-value argument: a NumPy scalar, or raw bytes."""
 
 
 def as_bits(argument: Argument) -> Argument:
-    """A scalar of 16 bits that C has no type for as an integer of the same bits; any other as it is."""
+    """Return a 16-bit scalar without a C type as an integer with the same bits; others unchanged."""
     if isinstance(argument, np.generic) and argument.dtype.name in ("float16", "bfloat16"):
         return np.asarray(argument).view(np.uint16)[()]
     return argument
 
 
 def as_python(argument: Argument) -> Any:
-    """Return an address or a number as Python's; what a setup gave as it is."""
+    """Return an address or a number as a Python value; an argument of a setup unchanged."""
     return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def host_resources(program: Program, arch: str) -> Resources:
-    """Return the resources of a function of the host, of which no compiler tells more than an identity."""
+    """Return the resources of a host function: only its identity is known."""
     code = program.python.code_sha256 if program.python else program.sha256
     return Resources(binary_sha256=hashlib.sha256(f"{arch}\n{code}".encode()).hexdigest())
 
 
 def host_function(program: Program, stream: int) -> Callable[..., object]:
-    """Return the call for each launch of a function of the host. Raises BuildError."""
+    """Return the call for each launch of a host function. Raises BuildError."""
     assert program.host is not None
     try:
         return program.host(stream)
@@ -64,15 +64,15 @@ def host_function(program: Program, stream: int) -> Callable[..., object]:
 
 
 MOST_HELD_NS = 200_000_000
-"""Longest wait of a device for a host that may itself be waiting for it, in ns."""
+"""Longest wait of a device for a host, in ns. The host may itself be waiting for the device."""
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
 POISON = 0xFF
-"""The byte that fills memory that is to be written: every IEEE format reads a word of ones as NaN."""
+"""Byte that fills memory before a kernel writes it. With all bits set, every IEEE format reads NaN."""
 
 Timing = Callable[[], float]
-"""Device time in ns of what was enqueued for it; call it after synchronize()."""
+"""Returns the device time in ns of its work. Call it after synchronize()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class Stamp:
     """The device's own counters at one moment."""
 
     cycles: float
-    """The count of one SM, always the same one: different SMs count from different starts."""
+    """Cycle count of one SM, always the same one: SMs count from different starts."""
     time_ns: float
 
 
 Stamping = Callable[[], "Stamp | None"]
-"""Reads a stamp after synchronize(); None where the device has no counters, or missed it."""
+"""Reads a stamp after synchronize(); None if the device has no counters, or missed the stamp."""
 
 
 @dataclass(kw_only=True)
@@ -94,13 +94,13 @@ class Built:
 
     resources: Resources = field(default_factory=Resources)
     by_host: bool = False
-    """True where code of the host's enqueues the work, which may take longer than the work."""
+    """True if host code enqueues the work, which may take longer than the work."""
     stateless: bool = False
-    """True if known to have no memory but its arguments: then it keeps nothing between launches."""
+    """True if the kernel certainly keeps nothing between launches except in its arguments."""
     code: str = ""
-    """Code that runs, the same for any compiler; of a program that names its compiler."""
+    """Hash of the code that runs, independent of the compiler; for a program that names its compiler."""
     steps: tuple[tuple[Built, int], ...] = ()
-    """Kernels that run after it in a launch, each with its number of arguments, which come first."""
+    """Kernels that run after it in a launch, each with its number of arguments, which are the first ones."""
 
 
 def sequence(
@@ -117,27 +117,27 @@ def sequence(
 class Device(Protocol):
     """An open device. Its methods raise BuildError, OutOfMemoryError, LaunchError and MeasureError.
 
-    A method with a body here does what it says for a device without the feature.
+    A method with a body here is the default for a device without the feature.
     """
 
     info: DeviceInfo
     toolchain: Toolchain
     clock: str
-    """Name of the clock: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+    """Name of the clock: cuda-event, opencl-profiling, gl-timer, host or scripted."""
     guard_bytes: int = 2**20
-    """Per side of an array. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
+    """Bytes of a guard zone: wide enough for one tile row past the end of a matrix 4096 columns wide."""
     warms_up: bool = True
-    """True where times depend on how long the device has been busy; otherwise warm-up has no effect."""
+    """True if times depend on how long the device has been busy. Otherwise warm-up has no effect."""
 
     def compile(self, program: Program) -> None:  # noqa: ARG002
-        """Compile into the cache, unless it is there or the device has none. Several threads may call it."""
+        """Compile into the cache if needed. Several threads may call it."""
         return
 
     def build(self, program: Program) -> Built:
         """Load a kernel onto the device, compiled or from the cache."""
 
     def resident_blocks(self, built: Built, launch: Launch) -> int | None:  # noqa: ARG002
-        """Blocks of a launch that one multiprocessor holds at once; None where the device cannot tell."""
+        """Return the blocks of a launch that one multiprocessor holds at once; None if unknown."""
         return None
 
     def resident_grid(self, built: Built, launch: Launch) -> int | None:
@@ -146,7 +146,7 @@ class Device(Protocol):
         return None if blocks is None else blocks * (self.info.compute_units or 1)
 
     def free_bytes(self) -> int | None:
-        """Memory that an allocation could still get; None where the device cannot tell."""
+        """Return the memory that an allocation could still get; None if unknown."""
 
     def allocate(self, size_bytes: int) -> Memory: ...
 
@@ -154,16 +154,16 @@ class Device(Protocol):
         """Return a part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
 
     def address(self, memory: Memory) -> int | None:  # noqa: ARG002
-        """Return the address of an allocation; None where there are none."""
+        """Return the address of an allocation; None if it has none."""
         return None
 
     def release(self, memory: Memory) -> None: ...
 
     def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
-        """Copy a contiguous host array to the device; returns when it is there."""
+        """Copy a contiguous host array to the device, and wait for the copy."""
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        """Fill a contiguous host array from the device, after everything enqueued before."""
+        """Fill a contiguous host array from the device, after all work enqueued before."""
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None: ...
 
@@ -171,11 +171,11 @@ class Device(Protocol):
         """Enqueue a copy of the first bytes of one allocation to an offset in another."""
 
     def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Call a function until it has compiled and tuned itself; `built.resources` then has its kernels."""
+        """Call a function until it has compiled and tuned itself. Then `built.resources` has its kernels."""
         return
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
+        """Enqueue a grid, in parts if `launch` has parts, which needs a program built for it."""
 
     def fill_results(
         self,
@@ -183,65 +183,72 @@ class Device(Protocol):
         launch: Launch,  # noqa: ARG002
         arguments: Sequence[Argument],  # noqa: ARG002
     ) -> None:
-        """Run the function, and poison what it returns in its own memory: old results hide early work."""
+        """Run the function and poison the memory of its results, because old results would hide
+        early work.
+        """
         return
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Launch while the queue is held, and take `looks`: what has changed by then did not wait.
+        """Launch while the queue is held, and read `looks`: memory that changed meanwhile did not wait for
+        the queue.
 
-        Return False, and read nothing, where that cannot be told, as of kernels on the harness's queue.
+        Return False without reading if the test is impossible, as for kernels on the harness's queue.
         """
         self.launch(built, launch, arguments)
         return False
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
-        """Enqueue `launches` launches back to back; their time together. deliver() goes behind it."""
+        """Enqueue launches back to back, and return their total time. Call deliver() after it."""
 
     def deliver(self, built: Built, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
-        """Enqueue copies of returned results to their outputs. They are in no time and no count of cycles."""
+        """Enqueue copies of returned results to their outputs. No time and no cycle count includes them."""
         return
 
     def flush_l2(self) -> None:
-        """Enqueue work that leaves nothing of earlier arrays in the last-level cache, if that is known."""
+        """Enqueue work that evicts earlier arrays from the last-level cache, if the device can."""
         return
 
     def occupy(self, duration_ns: int) -> None:  # noqa: ARG002
-        """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
+        """Enqueue a busy wait, so that the following work runs without gaps. It may do nothing."""
         return
 
     def hold(self) -> Callable[[], None]:
-        """Enqueue a wait for the host, and return what ends it: call that once the launches are enqueued.
+        """Enqueue a wait for the host, and return a function that ends it, to call once the launches are
+        enqueued.
 
         The queue must hold them, so they are a few hundred at most. The wait ends by itself after
-        MOST_HELD_NS. A device without a canary, which would tell that a wait helps, may do nothing.
+        MOST_HELD_NS. A device without a canary may do nothing, because only a canary shows that a wait helps.
         """
         return lambda: None
 
     def stamp(self) -> Stamping:
-        """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
+        """Enqueue a reading of the device's counters, which costs at most a few microseconds of
+        device time.
+        """
         return lambda: None
 
     def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:  # noqa: ARG002
-        """Return hardware counters of what `run` enqueues, by their names in harness.device.counters.
+        """Return hardware counters of the work that `run` enqueues, by their names in
+        harness.device.counters.
 
-        Both are called several times, `prepare` outside of what is counted. Raises MeasureError where the
-        device has no counters, or does not let this user read them.
+        Both functions are called several times; `prepare` is not counted. Raises MeasureError if the device
+        has no counters, or this user may not read them.
         """
         raise MeasureError(f"The harness reads no hardware counters with the backend {self.info.backend}.")
 
     def canary(self) -> Timing | None:
-        """Enqueue and time a small kernel that never changes, to see disturbances; None without one."""
+        """Enqueue and time a small constant kernel, which reveals disturbances; None if there is none."""
         return None
 
     def tick_ns(self) -> float:
-        """Return the smallest step of the clock, measured."""
+        """Return the measured resolution of the clock."""
 
     def globaltimer_tick_ns(self) -> float | None:
-        """Return the smallest step of the time in stamps, measured; None without stamps."""
+        """Return the measured resolution of the time in stamps; None without stamps."""
         return None
 
     def context_limits(self) -> dict[str, str]:
-        """Return the limits of the device's context by name; none where the backend has no such limits."""
+        """Return the limits of the device's context by name; none if the backend has no such limits."""
         return {}
 
     def synchronize(self) -> None:
@@ -252,7 +259,7 @@ class Device(Protocol):
 
 
 class HostMemory(Device, Protocol):
-    """A device whose memory is the host's: a Memory is an array of bytes."""
+    """A device that uses host memory: a Memory is an array of bytes."""
 
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
         return memory[offset_bytes : offset_bytes + size_bytes]
@@ -277,13 +284,15 @@ class Backend(Protocol):
     """Functions of a backend's module."""
 
     def devices(self) -> list[DeviceInfo]:
-        """Return every device, without opening one. Raises DeviceError, which says what to do."""
+        """Return every device, without opening one. Raises DeviceError with a remedy."""
 
     def open_device(self, index: int) -> Device: ...
 
 
 def compile_all(device: Device, programs: Iterable[Program]) -> None:
-    """Compile several at a time, each text once; whoever needs a broken one gets the error when building."""
+    """Compile several programs in parallel, each text once. The error of a broken one is raised when it is
+    built.
+    """
 
     def compile_one(program: Program) -> None:
         with suppress(HarnessError):
@@ -294,7 +303,7 @@ def compile_all(device: Device, programs: Iterable[Program]) -> None:
 
 
 def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:
-    """Raise LaunchError for a launch beyond the device's limits, and after the build the kernel's limits."""
+    """Raise LaunchError for a launch beyond the device's limits, or beyond the kernel's after the build."""
     for step in launch.steps:
         check_launch(step, device)
     needs = resources or Resources()
@@ -369,7 +378,9 @@ def check_resident(launch: Launch, resident_blocks: int | None, device: DeviceIn
 
 
 def check_parts(launch: Launch, *, in_parts: bool) -> None:
-    """Refuse to launch in parts what was built for a whole grid: each part would do the first one's work."""
+    """Refuse to launch a program in parts that was built for a whole grid: each part would repeat
+    the first.
+    """
     if launch.in_parts and not in_parts:
         raise LaunchError(
             f"Grid {_by(launch.grid)} is to be launched {_by(launch.dispatch or ())} blocks at a time, and "
@@ -378,7 +389,9 @@ def check_parts(launch: Launch, *, in_parts: bool) -> None:
 
 
 def smallest_step(times_ns: Iterable[float]) -> float:
-    """The smallest difference between distinct times of empty intervals: the step of the clock, in ns."""
+    """Return the smallest difference between distinct times of empty intervals, in ns: the clock's
+    resolution.
+    """
     distinct = sorted(set(times_ns))
     steps = [later - earlier for earlier, later in pairwise(distinct)] or distinct
     return float(min(step for step in [*steps, 1000] if step > 0))

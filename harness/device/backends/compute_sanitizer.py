@@ -1,9 +1,10 @@
-"""NVIDIA's compute-sanitizer, which watches the kernels of a process on a card: accesses beyond an allocation
-(memcheck), races in shared memory (racecheck), device memory that nobody wrote (initcheck), barriers
-(synccheck). It is put before the process's command line.
+"""NVIDIA's compute-sanitizer, which checks the kernels of a process on a card.
 
-https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer has its options and what it prints, which is read
-here: a message begins behind `=========`, and what belongs to it is indented further.
+Its tools find accesses beyond an allocation (memcheck), races in shared memory (racecheck), reads of
+unwritten device memory (initcheck) and barrier errors (synccheck). It precedes the process's command line.
+
+https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer documents its options and output. A message begins
+after `=========`, and its details are indented further.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from harness.system.process import finished
 PACKAGE = "nvidia-cuda-sanitizer-api"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = ("-lineinfo",)
-"""Options of nvcc, for lines. Code stays optimised, as it is what runs."""
+"""Options of nvcc for line numbers. Code stays optimised, because that code runs."""
 OLDEST = (2023, 1)
-"""The version that came with CUDA 12.1. Which of the options below an older one has was not tried."""
+"""Oldest supported version, from CUDA 12.1. Older ones were not tried."""
 MOST = 1_000
-"""Messages of one process, after which it only counts."""
+"""Messages of one process after which it only counts."""
 _PADDING_BYTES = 1_024
-"""Between allocations, which lie 512 bytes apart at the least: what goes beyond one is not in another."""
+"""Padding between allocations. They can be 512 bytes apart, and an overrun must not reach the next one."""
 _CONNECT_S = 60
 _TOOL_S = 30.0
 _VERSION = re.compile(r"^Version (\d+)\.(\d+)", re.MULTILINE)
@@ -56,7 +57,7 @@ _ASIDE = (
     *("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMARY", "Error:", "Warning:"),
     *("Target application", "Tracking kernels", "Program hit"),
 )
-"""Beginnings of messages that do not come from a kernel; the last is of calls after a kernel's fault."""
+"""Prefixes of messages that do not come from a kernel. The last one is for calls after a kernel's fault."""
 _REFUSALS = (
     "Device not supported",
     "Unable to find injection library",
@@ -64,13 +65,15 @@ _REFUSALS = (
     "couldn't find exit code",
     "driver",
 )
-"""Words of messages that say that the tool does not run here at all. The last but one is that of a package
-from PyPI that lacks a program of its own, as 13.0.85 does."""
+"""Messages that the tool does not run here at all.
+
+The last but one comes from PyPI packages that lack a program, such as 13.0.85.
+"""
 
 
 @functools.cache
 def path() -> str | None:
-    """Return the program from PATH, the toolkit or the package of PyPI, in this order; None without one."""
+    """Return the program from PATH, the toolkit or the PyPI package, in this order; None without one."""
     toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     return (
         shutil.which("compute-sanitizer")
@@ -80,7 +83,7 @@ def path() -> str | None:
 
 
 def program() -> str:
-    """Return the program. Raises DeviceError where it is missing or too old."""
+    """Return the program. Raises DeviceError if it is missing or too old."""
     found = path()
     if found is None:
         raise DeviceError(
@@ -104,7 +107,7 @@ def program() -> str:
 
 
 def before(program: str, tool: str, log: Path) -> list[str]:
-    """Return the words before a command that have its kernels watched and `log` written."""
+    """Return the words before a command that check its kernels and write `log`."""
     own = {
         "memcheck": ("--padding", str(_PADDING_BYTES), "--report-api-errors", "no"),
         "racecheck": ("--racecheck-report", "analysis"),
@@ -113,14 +116,14 @@ def before(program: str, tool: str, log: Path) -> list[str]:
         program,
         *("--tool", tool, "--log-file", str(log), "--print-limit", str(MOST)),
         *("--target-processes", "application-only", "--launch-timeout", str(_CONNECT_S)),
-        # A kernel that goes beyond an array is ended, and the process tells so itself.
+        # A kernel with an overrun is ended, and the process reports that itself.
         *("--destroy-on-device-error", "kernel", "--show-backtrace", "device"),
         *own.get(tool, ()),
     ]
 
 
 def check(text: str) -> None:
-    """Raise DeviceError where a log says that the tool does not work here."""
+    """Raise DeviceError if a log says that the tool does not work here."""
     for message in _messages(text):
         first = message.partition("\n")[0].strip()
         if any(words in first for words in _REFUSALS) and _kind(first) is None:
@@ -133,7 +136,7 @@ def check(text: str) -> None:
 
 
 def ended(text: str) -> bool:
-    """Tell whether the tool ended and summed up: without that, no message means nothing."""
+    """Tell whether the tool reached its summary. Without it, the absence of messages means nothing."""
     return _SUMMARY.search(text) is not None
 
 
@@ -143,14 +146,14 @@ def findings(text: str) -> list[SanitizerFinding]:
 
 
 def _messages(text: str) -> Iterator[str]:
-    """The messages with what is indented under them, without the marks. What a kernel prints is left out."""
+    """Yield the messages with their indented details, without the marks and without a kernel's own output."""
     lines = "\n".join(line for line in text.splitlines() if line.startswith("========="))
     for part in _MESSAGE.split(lines)[1:]:
         yield part.replace("\n=========", "\n").strip()
 
 
 def _kind(first: str) -> Kind | None:
-    """Return the kind of finding by a message's first line; None where the message is not about a kernel."""
+    """Return the kind of finding by a message's first line; None if the message is not about a kernel."""
     kind = next((kind for words, kind in _KINDS.items() if words in first), None)
     return kind or (None if first.startswith(_ASIDE) else "other")
 
@@ -174,7 +177,7 @@ def _finding(message: str) -> tuple[object, SanitizerFinding] | None:
 
 
 def _race(message: str) -> tuple[str, int]:
-    """``Write access, Read access at file.cu:18``, and of how many bytes."""
+    """Return a race, such as ``Write access, Read access at file.cu:18``, and its number of bytes."""
     accesses = list(_RACE.finditer(message))
     if not accesses:
         return message.partition("\n")[0].strip(), 1
@@ -186,6 +189,6 @@ def _race(message: str) -> tuple[str, int]:
 
 
 def _place(text: str) -> str:
-    """Return the first place that is not in a header of the toolkit's, where barriers lie."""
+    """Return the first place outside of the toolkit's headers, which contain barriers."""
     places = [f"{Path(each['file']).name}:{each['line']}" for each in _PLACE.finditer(text)]
     return next((each for each in places if "_intrinsics.h" not in each), places[0] if places else "")

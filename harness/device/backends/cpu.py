@@ -1,7 +1,7 @@
-"""The host's own processor: functions of Python packages, called as they are.
+"""The host's CPU: functions of Python packages, called directly.
 
-What other backends are held against: a plain loop on one core, a library's product on all of them, a
-compiler's code for this machine. There is nothing to launch, so a grid and a block have no meaning here.
+It is a baseline for other backends: a plain loop on one core, a library's product on all cores, or compiled
+code for this machine. Nothing is launched, so grid and block have no meaning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from harness.suite.sources import Program
 
 _MOST = 2**31 - 1
 _ALIGNMENT = 256
-"""Compilers ask for that of a vector unit's operands."""
+"""Alignment that compilers require for operands of a vector unit."""
 
 
 def devices() -> list[DeviceInfo]:
@@ -72,7 +72,7 @@ class CpuBuilt(Built):
 
 
 class CpuDevice(HostMemory):
-    """Calls functions. A call has ended when it returns, and its caches are shared with the whole machine."""
+    """Calls functions. A call is complete when it returns. Caches are shared with the whole machine."""
 
     clock = "host"
 
@@ -105,7 +105,7 @@ class CpuDevice(HostMemory):
         return whole[begin : begin + size_bytes]
 
     def release(self, memory: Memory) -> None:
-        """Nothing: the last view of an array frees it."""
+        """Do nothing: the last view of an array frees it."""
 
     def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
@@ -139,7 +139,7 @@ class CpuDevice(HostMemory):
 
 
 def _as_host(parameter: Parameter, argument: Argument) -> Any:
-    """Return an array as its layout says, a number as Python's; what a setup gave as it is."""
+    """Return an array in its layout, a number as Python's, and an argument of a setup unchanged."""
     if parameter.layout is not None:
         return parameter.layout.unpack(argument)
     return as_python(argument)

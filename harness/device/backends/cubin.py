@@ -1,6 +1,6 @@
-"""The contents of a cubin, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of code.
+"""Reads a cubin, NVIDIA's ELF file of kernels: instructions, parameters, and hashes of code.
 
-Nothing here needs a card.
+It needs no card.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _MAGIC = b"\x7fELF\x02\x01"
-"""The first bytes of a 64-bit ELF file, least significant byte first."""
+"""First bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _FUNCTION, _LAUNCHED = 2, 0x10
-"""Marks of a symbol: a function, and CUDA's own for a function that a host can launch."""
+"""Types of a symbol: a function, and CUDA's own type for a function that a host can launch."""
 _SIZED, _PARAMETER_INFO = 4, 0x17
-"""Marks of an entry in .nv.info: of a given length, and about a parameter."""
+"""Types of an entry in .nv.info: with a length, and about a parameter."""
 _TARGET = re.compile(rb"-arch (sm_\w+)")
 
 INSTRUCTION_BYTES = 16
 """Size of an instruction from Volta on."""
 _OPERATION, _NOP = 0xFFF, 0x918
-"""The bits of an instruction that tell the operation, and that of none, from Volta on."""
+"""Bits of an instruction that contain the operation, and the value of NOP, from Volta on."""
 _INFO = ".nv.info"
 _LOADED = (".text.", ".nv.constant", ".nv.shared.", ".nv.global")
-"""Instructions; constants, initial values and the kernels' arguments; shared memory by its size."""
+"""Section prefixes: instructions; constants, initial values and kernel arguments; sizes of shared memory."""
 _POINTERS = tuple(f".{kind}{name}" for kind in ("rel", "rela") for name in _LOADED)
-"""Relocations of instructions, constants and initial values, which point at other sections."""
+"""Sections with relocations of instructions, constants and initial values."""
 _SHARED = (".nv.global", ".nv.constant3", ".nv.constant4")
-"""Variables and constants of all kernels of a file, by the begin of a section's name."""
+"""Prefixes of sections with variables and constants of all kernels of a file."""
 _OWN = (".nv.constant", ".nv.shared.", ".nv.local.")
-"""Memory of a kernel beside its instructions."""
+"""Prefixes of sections with a kernel's own memory."""
 _OF_SYMBOLS = {0x0A, 0x0F}
-"""Attributes of a kernel that name symbols by number: the bank of its parameters, external functions."""
+"""Attributes of a kernel that refer to symbols by number: its parameter bank, external functions."""
 _NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
-"""CUDA's version, with any value, and what nvcc 13.5, but not 13.0, notes of each kernel with this value."""
+"""Attributes that depend on the compiler: CUDA's version (any value), and ones that nvcc 13.5 adds and 13.0
+does not."""
 _BEGIN_WITH_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
-"""Notes that begin with a symbol's number: where the arguments lie, frame, stacks and registers."""
+"""Attributes that begin with a symbol's number: location of arguments, frame, stacks and registers."""
 
 
 class Section(NamedTuple):
@@ -48,17 +49,17 @@ class Section(NamedTuple):
     flags: int
     size: int
     content: bytes
-    """Content of the section; empty where the file has no such section."""
+    """Content of the section; empty if the file has no data for it."""
     info: int
-    """Information by the section's kind, such as a kernel's registers."""
+    """Information that depends on the section's kind, such as a kernel's registers."""
 
 
 DAMAGE = (struct.error, ValueError, ArithmeticError, IndexError)
-"""Errors of reading a file that is no 64-bit ELF file, or is damaged."""
+"""Errors from reading a file that is damaged or no 64-bit ELF file."""
 
 
 def sections(binary: bytes) -> list[Section]:
-    """Raises one of DAMAGE."""
+    """Return the sections of an ELF file. Raises one of DAMAGE."""
     if not binary.startswith(_MAGIC):
         raise ValueError("It is no ELF file.")
     (offset,) = struct.unpack_from("<Q", binary, 0x28)
@@ -99,7 +100,7 @@ def symbols(held: Sequence[Section]) -> list[Symbol]:
 
 
 def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, int, int, int]]:
-    """Offset, kind, number of the symbol and addend of each place in a section that the loader fills in."""
+    """Yield offset, kind, symbol number and addend of each place in a section that the loader fills in."""
     for offset, info in struct.iter_unpack("<QQ", content_of(held, f".rel{section}")):
         yield offset, info & 0xFFFFFFFF, info >> 32, 0
     for offset, info, addend in struct.iter_unpack("<QQq", content_of(held, f".rela{section}")):
@@ -109,18 +110,18 @@ def relocations(held: Sequence[Section], section: str) -> Iterator[tuple[int, in
 def _pointed_at(
     held: Sequence[Section], section: str, names: Sequence[str]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Yield the relocations with symbols by name: their numbers move when another kernel is added."""
+    """Yield the relocations with symbol names, because symbol numbers change when a kernel is added."""
     for offset, kind, number, addend in relocations(held, section):
         yield offset, kind, names[number], addend
 
 
 class _InfoEntry(NamedTuple):
-    """A compiler's note of one kernel or of all, in .nv.info."""
+    """A compiler's note about one kernel or all, in .nv.info."""
 
     kind: int
     attribute: int
     value: int
-    """The value, or the length of the content where there is some."""
+    """The value, or the length of the content if there is any."""
     content: bytes
 
     @property
@@ -142,7 +143,7 @@ def code_sha256(binary: bytes) -> str | None:
     with suppress(*DAMAGE):
         digest, instructions = hashlib.sha256(), 0
         for name, flags, size, content, _ in sections(binary):
-            # Without what follows: a compiler may put a hash of the file's name into a symbol's.
+            # Without the suffix, in which some compilers put a hash of the file's name.
             if kind := next(filter(name.startswith, (*_LOADED, *_POINTERS, _INFO)), None):
                 digest.update(f"{kind}:{flags}:{size}:".encode() + content)
                 instructions += len(content) if kind == ".text." else 0
@@ -151,7 +152,7 @@ def code_sha256(binary: bytes) -> str | None:
 
 
 def code_of_any_compiler(binary: bytes) -> str:
-    """Return a hash of the code that is the same for any compiler; empty without an intact cubin."""
+    """Return a compiler-independent hash of the code; empty without an intact cubin."""
     with suppress(*DAMAGE):
         held = sections(binary)
         names = [each.name for each in symbols(held)]
@@ -168,7 +169,7 @@ def code_of_any_compiler(binary: bytes) -> str:
 
 
 def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
-    """Yield the notes of one kernel or of all, in words that do not depend on the compiler."""
+    """Yield the notes of one kernel or of all in a compiler-independent form."""
     for entry in _info_entries(info):
         number = int.from_bytes(entry.payload, "little")
         if (entry.attribute, None) in _NEWS or (entry.attribute, number) in _NEWS:
@@ -180,14 +181,14 @@ def _lasting(info: bytes, names: Sequence[str]) -> Iterator[str]:
 
 
 def has_no_memory(binary: bytes) -> bool:
-    """Tell whether a cubin has no variable that could be written; False without an intact cubin."""
+    """Tell whether a cubin has no writable variable; False without an intact cubin."""
     with suppress(*DAMAGE):
         return not any(each.name.startswith(".nv.global") and each.size for each in sections(binary))
     return False
 
 
 def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
-    """Return offset and size in bytes of each parameter of a kernel, in order; None where unknown."""
+    """Return offset and size in bytes of each parameter of a kernel, in order; None if unknown."""
     with suppress(*DAMAGE):
         held = sections(binary)
         if any(each.name == f"{_INFO}.{function}" for each in held):
@@ -217,7 +218,7 @@ def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
 
 
 def built_for(binary: bytes) -> str | None:
-    """Return the architecture that ptxas built a cubin for; None where the file does not say."""
+    """Return the architecture that ptxas built a cubin for; None if the file does not say."""
     with suppress(*DAMAGE):
         notes = (each.content for each in sections(binary) if each.name.startswith(".note.nv"))
         if match := _TARGET.search(b"".join(notes)):
@@ -226,7 +227,7 @@ def built_for(binary: bytes) -> str | None:
 
 
 def exports(binary: bytes, function: str) -> bool:
-    """Tell whether a shared library has a function of this name; True where the file cannot be read."""
+    """Tell whether a shared library has a function of this name; True if the file cannot be read."""
     with suppress(*DAMAGE):
         return f"\0{function}\0".encode() in content_of(sections(binary), ".dynstr")
     return True
@@ -235,19 +236,19 @@ def exports(binary: bytes, function: str) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCode:
     instructions: bytes = field(repr=False)
-    """The kernel's code, without the padding at the end."""
+    """The kernel's code, without padding at the end."""
     constant_bytes: int
-    """Size of the constant bank that holds its parameters, behind those of the launch itself."""
+    """Size of the constant bank with its parameters, after those of the launch itself."""
     sha256: str
-    """Hash of all that the card gets of the kernel: see `kernel_code`."""
+    """Hash of everything that the card gets of the kernel: see `kernel_code`."""
 
 
 def kernel_code(binary: bytes, symbol: str) -> KernelCode | None:
-    """Return a kernel's own part of a cubin; None for another kernel's cubin, no cubin or a damaged one.
+    """Return a kernel's own part of a cubin; None for another kernel's, a damaged or no cubin.
 
-    The hash covers all that the card gets of the kernel: instructions with their scheduling, without padding;
-    constants and variables; registers, barriers and sizes of memory; parameters and clusters; and what their
-    relocations point at. It leaves out names of the kernel and of files, lines and notes.
+    The hash covers everything that the card gets of the kernel: instructions with their scheduling, without
+    padding; constants and variables; registers, barriers and sizes of memory; parameters and clusters; and
+    the targets of relocations. It leaves out names of the kernel and of files, lines and notes.
     """
     with suppress(*DAMAGE):
         held = sections(binary)
@@ -279,7 +280,7 @@ def _without_padding(text: bytes) -> bytes:
 
 
 def _attributes(held: Sequence[Section], symbol: str, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-    """Yield what the file notes of a kernel: parameters and limits, then registers and stack."""
+    """Yield the file's attributes of a kernel: parameters and limits, then registers and stack."""
     for entry in _info_entries(content_of(held, f"{_INFO}.{symbol}")):
         if entry.attribute not in _OF_SYMBOLS:
             yield entry.attribute, entry.payload

@@ -1,7 +1,7 @@
-"""Which line of the source each instruction of a cubin comes from, by what nvcc -lineinfo writes into it.
+"""Maps a cubin's instructions to source lines, by the data of nvcc -lineinfo.
 
 The section .debug_line is DWARF's line number program (DWARF 3, section 6.2), of which CUDA writes versions 2
-and 3. Its extended operations 0x90 and 0x91 are NVIDIA's own and tell inlined calls; they are passed over.
+and 3. Its extended operations 0x90 and 0x91 are NVIDIA's, describe inlined calls, and are skipped.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 @dataclass(frozen=True, slots=True)
 class LineEntry:
     at: int
-    """Bytes from the kernel's begin to the first instruction of the line."""
+    """Bytes from the kernel's start to the first instruction of the line."""
     file: str
     line: int
 
 
 def lines_of(binary: bytes, symbol: str) -> tuple[LineEntry, ...]:
-    """A kernel's lines in the order of its instructions; empty where the file has none or is damaged."""
+    """Return a kernel's lines in the order of its instructions; empty if the file has none or is damaged."""
     with suppress(*DAMAGE):
         held = sections(binary)
         code = next((at for at, each in enumerate(held) if each.name == f".text.{symbol}"), None)
         program, defined = content_of(held, ".debug_line"), symbols(held)
-        # Where the program holds an address in the kernel's section.
+        # Positions in the program of addresses in the kernel's section.
         own = {
             offset
             for offset, _, number, _ in relocations(held, ".debug_line")
@@ -81,7 +81,7 @@ class _DwarfReader:
 
 
 def _unit(program: bytes, begin: int, own: set[int]) -> Iterator[LineEntry]:
-    """Yield the lines of one unit, of sequences whose address stands at one of these places."""
+    """Yield the lines of one unit, from sequences whose address is at one of these positions."""
     read = _DwarfReader(program, begin)
     end = begin + 4 + read.fixed("<I")
     if read.fixed("<H") not in _VERSIONS:
@@ -110,7 +110,9 @@ class _LineRegisters:
     """The registers of the line number program."""
 
     def __init__(self, read: _DwarfReader, own: set[int], unit: int, operands: list[int]) -> None:
-        """`operands` says of each standard operation how many it has."""
+        """Start with the registers' defaults. `operands` holds the number of operands of each standard
+        operation.
+        """
         self.read, self.own, self.unit, self.operands = read, own, unit, operands
         self.begin()
 
@@ -141,13 +143,13 @@ class _LineRegisters:
 
 
 def _files(read: _DwarfReader) -> dict[int, str]:
-    """Files by number. Those of the folder that was compiled in have no folder in their names."""
+    """Return the files by number. Files in the compilation folder have no folder in their names."""
     folders = [""]
     while name := read.text():
         folders.append(name)
     found: dict[int, str] = {}
     while name := read.text():
         folder, _, _ = read.leb(), read.leb(), read.leb()
-        # The first folder is where the compiler ran: a scratch folder that is gone.
+        # The first folder is where the compiler ran: a deleted scratch folder.
         found[len(found) + 1] = f"{folders[folder]}/{name}" if folder > 1 else name
     return found

@@ -1,20 +1,23 @@
-"""A device that needs no hardware: it computes each kernel's reference on the host and makes up its times.
+"""A device without hardware: it computes each kernel's reference on the host, and makes up the times.
 
 Times are deterministic: a function of the program's text and the bytes it touches, or of the script in
 $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to behaviour::
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device does
-not open any more. A kernel's text can say its time or fault itself, so that these differ from commit to
-commit: ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
-``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Under the key ``noise`` the
-script may name one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``; then
-times vary, and the device has clocks. Under ``compilers`` it may say by which factor an nvcc makes everything
-slower, by its path, or a Python everything that it runs. Under ``uuid`` it may give the device an identity,
-by which it is locked as a card is. Under ``cards`` it may list several devices, each as a script whose keys
-take the place of the whole script's keys. It is what the tests run on and what a suite's author can try a
-pipeline with; no figure of it says anything about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device no
+longer opens. A kernel's text can set its own time or fault, which may then differ between commits:
+``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
+``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Further keys of the script:
+
+- ``noise``: one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``. Then
+  times vary, and the device has clocks.
+- ``compilers``: the factor by which an nvcc (by its path) or a Python slows everything.
+- ``uuid``: an identity, by which the device is locked like a card.
+- ``cards``: several devices, each as a script whose keys replace those of the whole script.
+
+The tests run on this device, and authors of suites can try a pipeline with it. Its times say nothing about a
+kernel.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _COUNTERS = re.compile(r"^#define NULL_DEVICE_COUNTERS (\{.*\})$", re.MULTILINE)
 _STEP = 1e-5
-"""Share of a time that each step of a planted slowdown adds to it."""
+"""Share of a time that each step of a planted slowdown adds."""
 _CANARY_NS = 50_000.0
 
 
@@ -103,8 +106,9 @@ def _scripts() -> list[Mapping[str, Any]]:
 
 
 def open_device(index: int) -> NullDevice:
-    """Return the device, as the script says. Raises ConfigError for a script that cannot be read, and
-    DeviceError for a device that was lost.
+    """Return the device of the script.
+
+    Raises ConfigError for a script that cannot be read, and DeviceError for a lost device.
     """
     script = _scripts()[index]
     info = _described(index, script)
@@ -114,7 +118,7 @@ def open_device(index: int) -> NullDevice:
 
 
 def _lost_mark(info: DeviceInfo) -> Path:
-    """Return the file, beside the script, that is there once a device was lost."""
+    """Return the file beside the script that marks a lost device."""
     return Path(f"{os.environ.get('HARNESS_NULL_SCRIPT', '')}.{info.spec}.lost")
 
 
@@ -129,7 +133,7 @@ class NullBuilt(Built):
 
 class NullDevice(HostMemory):
     clock = "scripted"
-    guard_bytes = 2**16  # no kernel runs that could write into it, but for what a script has written there
+    guard_bytes = 2**16  # no kernel writes into it, except what a script has written there
     warms_up = False
 
     def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
@@ -139,7 +143,7 @@ class NullDevice(HostMemory):
         self.allocated_bytes = 0
         wanted = script.get("noise")
         try:
-            # Every process is another draw, unless the script fixes the seed.
+            # Each process draws differently, unless the script fixes the seed.
             self.noise = None if wanted is None else SimulatedNoise(**{"seed": os.getpid(), **wanted})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
@@ -147,7 +151,7 @@ class NullDevice(HostMemory):
         """Number of calls of synchronize()."""
         self._launched: NullBuilt | None = None
         self._writes = 0
-        """Number of possible changes of inputs: results are kept until the next one."""
+        """Number of possible changes of inputs. Results are cached until the next one."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
 
     def build(self, program: Program) -> NullBuilt:
@@ -170,7 +174,7 @@ class NullDevice(HostMemory):
         )
 
     def resident_blocks(self, built: Built, launch: Launch) -> int:  # noqa: ARG002
-        """It runs one block at a time, if any."""
+        """Return 1: it runs one block at a time."""
         return 1
 
     def free_bytes(self) -> int:
@@ -207,7 +211,7 @@ class NullDevice(HostMemory):
         key = (id(built), *map(id, arguments))
         kept = self._computed.get(key)
         if kept is None or kept[0] != self._writes:
-            # The arguments are kept as well, so that their ids stay theirs.
+            # Keep the arguments too, so that their ids stay unique.
             kept = self._writes, (built, arguments), built.program.emulate(*arguments)
             self._computed = {**dict(list(self._computed.items())[-1:]), key: kept}
         for view, values in kept[2]:
@@ -223,7 +227,7 @@ class NullDevice(HostMemory):
         return self.after_wait(self.run(built, arguments, launches))
 
     def run(self, built: Built, arguments: Sequence[Argument], launches: int) -> float:
-        """Run launches and return the time in ns that they take together."""
+        """Run launches, and return their total time in ns."""
         assert isinstance(built, NullBuilt)
         if built.fault != "memory":
             self._misbehave(built.fault)
@@ -244,7 +248,7 @@ class NullDevice(HostMemory):
         self.waits += 1
 
     def after_wait(self, value: T) -> Callable[[], T]:
-        """Return a reader of a value. It raises MeasureError before the next synchronize(), as on a card."""
+        """Return a reader of a value that raises MeasureError before the next synchronize(), as on a card."""
         waits = self.waits
 
         def read() -> T:
@@ -285,13 +289,13 @@ class NullDevice(HostMemory):
         if fault == "hang":
             time.sleep(3600)
         if fault == "error":
-            raise LaunchError("The null device was told to fail this launch.")
+            raise LaunchError("The null device's script makes this launch fail.")
         if fault == "memory":
-            raise OutOfMemoryError("The null device was told to run out of memory.")
+            raise OutOfMemoryError("The null device's script makes it run out of memory.")
 
 
 def _binary_sha256(program: Program, factor: float) -> str:
-    """Two compilers make the same of a program, unless one of them makes it slower."""
+    """Return a hash of the binary: equal for two compilers, unless one makes the program slower."""
     if factor == 1.0:
         return program.sha256
     return hashlib.sha256(f"{program.sha256} {factor}".encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Made-up noise for the null device: what real cards do to times, in five kinds.
+"""Made-up noise for the null device, of five kinds that occur on real cards.
 
-Shares are of the time itself. A card's state is shared by whatever runs on it, so both sides of a comparison
-see the same drift, modes and clocks.
+Shares are of the time itself. The card's state affects everything that runs on it, so both sides of a
+comparison have the same drift, modes and clocks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _STRAY = 0.02
 
 @dataclass
 class SimulatedNoise:
-    """Draws the times of launches, and moves the device's clocks on by them."""
+    """Draws the times of launches, and advances the device's clocks by them."""
 
     kind: str
     seed: int
     offset: float = 0.0003
-    """Standard deviation of what a process adds to each program: where its code and data happen to lie."""
+    """Standard deviation between processes for each program, as from addresses of its code and data."""
     now_ns: float = 0.0
     cycles: float = 0.0
     clock_mhz: float = FULL_CLOCK_MHZ
@@ -49,7 +49,7 @@ class SimulatedNoise:
         self._until_ns = self._rng.uniform(0, _PAUSE_NS)
 
     def spend(self, time_ns: float, launches: int, program: object) -> float:
-        """Time of `launches` launches of `time_ns` each, which pass on the device's clocks."""
+        """Return the time of `launches` launches of `time_ns` each, and advance the device's clocks."""
         if program not in self._offsets:
             self._offsets[program] = self._rng.gauss(0, self.offset)
         share = 1 + self._offsets[program] + self._rng.gauss(0, _SHARE / math.sqrt(launches))
@@ -62,7 +62,7 @@ class SimulatedNoise:
         self.cycles += duration_ns * self.clock_mhz / 1e3
 
     def _state(self) -> float:
-        """Return the factor by which the card's state lengthens a time; also changes the clock's rate."""
+        """Return the factor of the card's state on a time, and change the clock's rate."""
         if self.kind == "drifting":
             self.clock_mhz = FULL_CLOCK_MHZ / (1 + _DRIFT_PER_S * self.now_ns / 1e9)
         elif self.kind == "bimodal":
@@ -73,9 +73,9 @@ class SimulatedNoise:
         elif self.kind == "heavy-tailed":
             if self._rng.random() < _STRAY:
                 return 5.0
-            # Student's t of two degrees of freedom: its variance is infinite.
+            # Student's t with two degrees of freedom has infinite variance.
             stray = _SHARE * self._rng.gauss(0, 1) / math.sqrt(self._rng.expovariate(1.0))
-            return max(0.5, 1 + stray)  # no launch takes less than no time
+            return max(0.5, 1 + stray)  # a time cannot be negative
         return FULL_CLOCK_MHZ / self.clock_mhz
 
     def _throttle(self) -> None:

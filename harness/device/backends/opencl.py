@@ -1,7 +1,7 @@
-"""OpenCL devices through PyOpenCL: GPUs of any vendor, and CPUs where there is no GPU.
+"""OpenCL devices through PyOpenCL: GPUs of any vendor, and CPUs.
 
-The Intel CPU runtime from PyPI registers itself with a file that names a path of its build machine, so this
-module writes a right one and points the loader at it before PyOpenCL is imported.
+The Intel CPU runtime from PyPI registers itself with a file that names a path of its build machine. So this
+module writes a correct file and points the loader at it before PyOpenCL is imported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __kernel void flush(__global const uint4 *data, __global uint *sink, ulong count
 
 
 def _point_loader_at_runtimes() -> None:
-    """Make every runtime visible: the system's, and Intel's CPU runtime where this environment has it."""
+    """Make every runtime visible: the system's, and Intel's CPU runtime if this environment has it."""
     if "OCL_ICD_VENDORS" in os.environ or "OCL_ICD_FILENAMES" in os.environ:
         return
     runtime = Path(sys.prefix) / "lib" / "libintelocl.so"
@@ -67,7 +67,7 @@ def _point_loader_at_runtimes() -> None:
     with contextlib.suppress(OSError):
         try:
             folder = _with_files(cache_dir() / "opencl-vendors", wanted)
-        except OSError:  # without Intel's runtime opencl:0 would be another device, such as a simulator
+        except OSError:  # without Intel's runtime, opencl:0 would be another device, such as a simulator
             folder = _with_files(Path(_temporary().name), wanted)
         os.environ["OCL_ICD_VENDORS"] = str(folder)
 
@@ -81,13 +81,13 @@ def _with_files(folder: Path, wanted: Mapping[str, str]) -> Path:
 
 @functools.cache
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """Gone with this process."""
+    """Return a folder that is removed when this process ends."""
     return tempfile.TemporaryDirectory(prefix="harness-opencl-")
 
 
 def _pyopencl() -> Any:
     _point_loader_at_runtimes()
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the harness has a cache, whose key it knows
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the harness has its own cache, with a known key
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -99,7 +99,7 @@ def _pyopencl() -> Any:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """PyOpenCL's errors as the harness's own."""
+    """Turn PyOpenCL's errors into the harness's own."""
     cl = _pyopencl()
     try:
         yield
@@ -127,7 +127,7 @@ def _handles() -> list[Any]:
     if not found:
         why = f" ({'; '.join(problems)})" if problems else ""
         raise DeviceError(f"OpenCL has platforms but no device{why}. {_INSTALL}")
-    # GPUs first and simulators last: whoever has one installed does not want it by default.
+    # GPUs first and simulators last: an installed simulator is not meant as the default.
     return sorted(
         found, key=lambda d: ("oclgrind" in _name_of(d.platform).lower(), not d.type & cl.device_type.GPU)
     )
@@ -161,21 +161,21 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         pci_bus_id=or_none(lambda: _pci_bus_id(handle)),
         compute_units=int(handle.max_compute_units),
         memory_bytes=int(handle.global_mem_size),
-        # A CPU's caches are shared with the host program, so a flush would promise more than it can keep.
+        # A CPU shares its caches with the host program, so a flush could not be guaranteed.
         l2_bytes=int(handle.global_mem_cache_size) or None if kind == "gpu" else None,
         max_threads_per_block=int(handle.max_work_group_size),
         max_block=(width, height, depth),
         max_grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
         max_shared_bytes=int(handle.local_mem_size),
         max_clock_mhz=int(handle.max_clock_frequency) or None,
-        # NVIDIA's extension, and AMD's word for the same.
+        # NVIDIA's extension, and AMD's term for the same.
         warp_size=or_none(lambda: int(handle.warp_size_nv))
         or or_none(lambda: int(handle.wavefront_width_amd)),
     )
 
 
 def _pci_bus_id(handle: Any) -> str:
-    """Return an NVIDIA card's address as NVML takes it. PyOpenCL can ask no other vendor, and for no UUID."""
+    """Return an NVIDIA card's PCI address in NVML's form. PyOpenCL supports no other vendor and no UUID."""
     device, function = divmod(handle.pci_slot_id_nv, 8)
     return f"{handle.pci_domain_id_nv:08x}:{handle.pci_bus_id_nv:02x}:{device:02x}.{function:x}"
 
@@ -188,7 +188,7 @@ _HEEDED = (
     *("PYOPENCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS_APPEND"),
     *("POCL_EXTRA_BUILD_FLAGS", "CL_CONFIG_CPU_TARGET_ARCH", "CL_CONFIG_CPU_VECTORIZER_MODE"),
 )
-"""Variables with which PyOpenCL and the runtimes of AMD, PoCL and Intel build another program."""
+"""Variables with which PyOpenCL and the runtimes of AMD, PoCL and Intel build a different program."""
 
 
 def _environment() -> tuple[str, ...]:
@@ -202,8 +202,10 @@ class OpenCLBuilt(Built):
 
 
 class OpenCLDevice(Device):
-    """An OpenCL device. Its only queue is the harness's, and profiling counts from a launch's own start:
-    nothing needs to be held, and gaps before a launch are not in its time.
+    """An OpenCL device.
+
+    Its only queue is the harness's, and profiling counts from a launch's own start. So no hold is needed, and
+    gaps before a launch are not in its time.
     """
 
     clock = "opencl-profiling"
@@ -235,7 +237,7 @@ class OpenCLDevice(Device):
             kernel = self.cl.Kernel(built, program.function)
         except self.cl.Error as error:
             names = ""
-            with contextlib.suppress(self.cl.Error):  # of a source without any kernel
+            with contextlib.suppress(self.cl.Error):  # for a source without any kernel
                 names = built.get_info(self.cl.program_info.KERNEL_NAMES).replace(";", ", ")
             raise BuildError(
                 f"{program.name} has no kernel function named {program.function!r} ({error}). The source has "
@@ -254,17 +256,17 @@ class OpenCLDevice(Device):
         return OpenCLBuilt(kernel, program.in_parts, resources=resources, steps=steps)
 
     def _program(self, program: Program) -> Any:
-        """Return the compiled program, from the cache where the text and options are all that it reads."""
+        """Return the compiled program; from the cache if it depends only on text and options."""
         words = [word for setting in _environment() for word in setting.partition("=")[2].split()]
         if program.tree_sha256 or unusual_options([word for word in words if word[:1] == "-"]):
-            # Drivers keep what they compile, and some know it by the source alone: no two are alike.
+            # Drivers cache compiled programs, some by source alone: make every text unique.
             unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
             with self._build_lock:
                 return self._compile(unique)
         options = (*program.all_options, *_environment())
         key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
         binary = self.cache.get(key)
-        with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
+        with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard requires
             if binary and (loaded := self._load(program, binary)):
                 return loaded
             compiled = self._compile(program)
@@ -275,7 +277,7 @@ class OpenCLDevice(Device):
         try:
             return self._built(program, [self.handle], [binary])
         except self.cl.Error:
-            return None  # a driver may refuse its own binary, after an update say: compile again
+            return None  # a driver may refuse its own binary, for example after an update: compile again
 
     def _compile(self, program: Program) -> Any:
         try:
@@ -290,7 +292,7 @@ class OpenCLDevice(Device):
             return self.cl.Program(self.context, *given).build(list(program.all_options))
 
     def resident_blocks(self, built: Built, launch: Launch) -> int | None:  # noqa: ARG002
-        """A compute unit of a CPU is a thread of it, which runs one block after the other."""
+        """Return 1 on a CPU, where a compute unit is a thread that runs one block after the other."""
         return 1 if self.info.kind == "cpu" else None
 
     def free_bytes(self) -> int | None:
@@ -349,7 +351,7 @@ class OpenCLDevice(Device):
         local = (self.cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             built.kernel.set_args(*map(as_bits, arguments), *local)
-            # OpenCL counts threads where CUDA counts blocks.
+            # OpenCL counts threads, CUDA counts blocks.
             events = [
                 self.cl.enqueue_nd_range_kernel(
                     self.queue,

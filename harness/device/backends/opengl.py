@@ -1,7 +1,7 @@
 """OpenGL devices through EGL and ModernGL: compute shaders.
 
-What ModernGL leaves out (limits, times of 64 bits, filling, why a context was lost) is asked of OpenGL
-itself, by the functions that the context's own loader gives.
+Functions that ModernGL lacks (limits, 64-bit times, filling, the reason of a lost context) are called in
+OpenGL directly, through the context's own loader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _RESETS = {
 _COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
 _TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
 _BARRIERS = 0x2000 | 0x0200
-"""Barriers behind a shader, for the next one and for copies."""
+"""Barriers after a shader, for the next shader and for copies."""
 _WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
 _NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 
@@ -80,8 +80,10 @@ def _moderngl() -> Any:
 
 
 def _egl(index: int) -> Any:
-    """Return a context of EGL's device of that number. Raises Exception, in words only, as glcontext does."""
-    os.environ.setdefault("EGL_LOG_LEVEL", "fatal")  # Mesa else tells standard error what it tries
+    """Return a context of an EGL device by number. Raises Exception with a message only, as
+    glcontext does.
+    """
+    os.environ.setdefault("EGL_LOG_LEVEL", "fatal")  # otherwise Mesa reports its attempts on standard error
     from glcontext import egl
 
     return egl.create_context(
@@ -94,10 +96,10 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """Return the number of EGL's devices. Raises DeviceError without one."""
+    """Return the number of EGL devices. Raises DeviceError without one."""
     _moderngl()
     try:
-        _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have
+        _egl(2**31 - 1)  # the error for an impossible number states how many there are
     except Exception as error:  # noqa: BLE001 - glcontext has no class of its own for anything
         found = _FOUND.search(str(error))
         if not found:
@@ -124,16 +126,16 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "glGetGraphicsResetStatus": (_UINT,),
     "glGetUnsignedBytei_vEXT": (None, _UINT, _UINT, _POINTER),
 }
-"""Types that OpenGL's functions return and take. Ask for an extension before calling its functions."""
+"""Return and argument types of OpenGL's functions. Check for an extension before calling its functions."""
 
 
 class GLContext:
-    """A context of one of EGL's devices, as ModernGL's `mgl`. It belongs to the thread that opened it."""
+    """A context of an EGL device, as ModernGL's `mgl`. It belongs to the thread that opened it."""
 
     _current: ClassVar[GLContext | None] = None
 
     def __init__(self, egl_index: int, name: str = "") -> None:
-        """`name` is the device's, for messages. Raises DeviceError."""
+        """Open a context. `name` is the device's, for messages. Raises DeviceError."""
         self._name = name
         self._functions: dict[str, Any] = {}
         try:
@@ -148,7 +150,7 @@ class GLContext:
         self.error()
 
     def make_current(self) -> None:
-        """OpenGL works on one context at a time, and a process may hold several."""
+        """Make this context current, because a process may have several."""
         if GLContext._current is not self:
             self._egl.__enter__()
             GLContext._current = self
@@ -160,7 +162,9 @@ class GLContext:
 
     @contextlib.contextmanager
     def translated(self, what: str, refused: type[HarnessError] = MeasureError) -> Iterator[None]:
-        """ModernGL's and OpenGL's errors as the harness's own. OpenGL raises none: it is asked afterwards."""
+        """Turn ModernGL's and OpenGL's errors into the harness's own. OpenGL raises none, so it is asked
+        afterwards.
+        """
         self.make_current()
         try:
             yield
@@ -172,7 +176,7 @@ class GLContext:
         self._check(what, refused)
 
     def describe(self) -> DeviceInfo:
-        """Return the device, by a spec that has no number yet: `_found` gives one."""
+        """Return the device, with a spec without number: `_found` adds it."""
         import psutil
 
         info = self.mgl.info
@@ -199,7 +203,7 @@ class GLContext:
 
     @contextlib.contextmanager
     def timer(self) -> Iterator[Timing]:
-        """Time what is enqueued meanwhile, in ns, in 64 bits; the Timing may be asked again."""
+        """Time the work enqueued in this block, in ns, as 64 bits. The Timing may be called repeatedly."""
         query = ctypes.c_uint(0)
 
         @functools.cache
@@ -232,26 +236,26 @@ class GLContext:
             raise refused(f"{what}: OpenGL refused it ({_ERRORS.get(error, hex(error))}).")
 
     def error(self) -> int:
-        """Return the first error since it was last asked for; 0 for none."""
+        """Return the first error since the last call; 0 for none."""
         errors = [int(self.call("glGetError"))]
-        while errors[-1] != _NO_ERROR and len(errors) < 9:  # a lost context may go on telling so
+        while errors[-1] != _NO_ERROR and len(errors) < 9:  # a lost context may report it forever
             errors.append(int(self.call("glGetError")))
         return errors[0]
 
     def _reset_status(self) -> int:
-        """Return why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
+        """Return why the context was lost; 0 if it was not, or if OpenGL cannot say."""
         if "GL_KHR_robustness" not in self._extensions:
             return 0
         return int(self.call("glGetGraphicsResetStatus"))
 
     def integer(self, name: int) -> int:
-        """Return a limit; 0 where OpenGL does not know it."""
+        """Return a limit; 0 if OpenGL does not know it."""
         value = ctypes.c_int64(0)
         self.call("glGetInteger64v", name, ctypes.byref(value))
         return 0 if self.error() else value.value
 
     def _uuid(self) -> str | None:
-        """Return the card's UUID as NVML writes it."""
+        """Return the card's UUID in NVML's form."""
         if "GL_EXT_memory_object" not in self._extensions:
             return None
         found = (ctypes.c_ubyte * 16)()
@@ -259,7 +263,7 @@ class GLContext:
         return None if self.error() or not any(found) else f"GPU-{uuid.UUID(bytes=bytes(found))}"
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function of OpenGL's that _TYPES has."""
+        """Call a function of OpenGL in _TYPES."""
         if name not in self._functions:
             self._functions[name] = ctypes.CFUNCTYPE(*_TYPES[name])(self._egl.load(name))
         return self._functions[name](*arguments)
@@ -275,14 +279,14 @@ _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
 
 _SPIN = Path(__file__).resolve().with_name("spin.glsl")
 _SPIN_NS = 3e6
-"""Time for which the timer is watched before it is believed."""
+"""Time in ns for which the timer is observed before it is trusted."""
 _MOST_ROUNDS = 2**16 - 1
-"""Mesa's llvmpipe leaves any loop after so many rounds."""
+"""Rounds after which Mesa's llvmpipe leaves any loop."""
 
 
 @functools.cache
 def _found() -> tuple[tuple[int, DeviceInfo], ...]:
-    """Return EGL's devices that give a context, with EGL's numbers, cards first; opened once."""
+    """Return EGL's devices that give a context, with EGL's numbers, cards first. Opened once."""
     described, problems = [], []
     for egl_index in range(device_count()):
         try:
@@ -315,7 +319,7 @@ def open_device(index: int) -> OpenGLDevice:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """A buffer, or a part of one."""
+    """A buffer, or a part of it."""
 
     buffer: Any
     offset_bytes: int
@@ -324,7 +328,7 @@ class _Bytes:
 
 @dataclass
 class OpenGLBuilt(Built):
-    """A shader. It is never `cached`: what drivers keep, they keep where nobody can see it."""
+    """A shader. It is never `cached`: drivers' caches are invisible."""
 
     name: str
     shader: Any
@@ -333,7 +337,7 @@ class OpenGLBuilt(Built):
 
 
 class OpenGLDevice(Device):
-    """A context, used by one thread. Nothing is flushed: OpenGL does not tell how large caches are."""
+    """A context used by one thread. Nothing is flushed, because OpenGL does not report cache sizes."""
 
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
@@ -347,9 +351,11 @@ class OpenGLDevice(Device):
         self._round_ns, self.clock = self._check_timer()
 
     def _check_timer(self) -> tuple[float, str]:
-        """Return the time of a round in ns, and the clock to trust: a software renderer's timer may lie."""
+        """Return the time of a round in ns, and the clock to trust: a software renderer's timer
+        may be wrong.
+        """
         rounds, host_ns = 1, 0.0
-        self._spinning(1)  # compiled at the first run
+        self._spinning(1)  # compiled in the first run
         while host_ns < _SPIN_NS and rounds < _MOST_ROUNDS:
             rounds = min(4 * rounds, _MOST_ROUNDS)
             host_ns = self._spinning(rounds)[0]
@@ -360,7 +366,7 @@ class OpenGLDevice(Device):
         return host_ns / rounds, "host"
 
     def _spinning(self, rounds: int) -> tuple[float, float]:
-        """Time of so many rounds by the host's clock and by OpenGL's, in ns."""
+        """Return the time of `rounds` rounds by the host's clock and by OpenGL's, in ns."""
         with self._gl.translated("Checking the timer"):
             self._gl.mgl.finish()
             start_ns = time.perf_counter_ns()
@@ -387,7 +393,7 @@ class OpenGLDevice(Device):
         try:
             shader = self._gl.mgl.compute_shader(program.text)
         except Exception as error:  # noqa: BLE001 - ModernGL's own class, or Python's for a text it cannot pass
-            self._gl.error()  # and forget it
+            self._gl.error()  # and drop it
             message = f"{program.name} does not compile with {self.toolchain.compiler}."
             raise BuildError(message, log=_with_names(str(error).strip(), program.text)) from None
         with self._gl.translated(f"Building {program.name}"):
@@ -429,8 +435,10 @@ class OpenGLDevice(Device):
             memory.buffer.write(data.reshape(-1).view(np.uint8), offset=memory.offset_bytes + offset_bytes)
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        """Read by way of another buffer: NVIDIA's driver moves one that the host reads, where shaders find it
-        twenty times slower (seen with buffers of 6 MiB).
+        """Read through another buffer.
+
+        NVIDIA's driver moves a buffer that the host reads, and shaders then access it twenty times slower
+        (seen with buffers of 6 MiB).
         """
         with self._gl.translated("Copying from the device"):
             if self._staging is None or self._staging.size < out.nbytes:
@@ -467,7 +475,9 @@ class OpenGLDevice(Device):
             self._enqueue(built, launch, arguments)
 
     def _enqueue(self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Enqueue every part: arrays to bindings 0, 1 and so on, axes and first invocations to uniforms."""
+        """Enqueue every part, with arrays at bindings 0, 1 and so on, and axes and first invocations as
+        uniforms.
+        """
         bindings = itertools.count()
         for parameter, argument in zip(built.parameters, arguments, strict=True):
             if isinstance(argument, _Bytes):
@@ -501,7 +511,7 @@ class OpenGLDevice(Device):
             return lambda: total_ns
 
     def occupy(self, duration_ns: int) -> None:
-        """A spinning kernel on a card; nothing where the host's clock is read around a finish."""
+        """Run a spinning kernel on a card; do nothing if the host's clock is read around a finish."""
         if self.clock == "gl-timer":
             with self._gl.translated("Occupying the card"):
                 self._enqueue_spin(max(1, min(_MOST_ROUNDS, int(duration_ns / self._round_ns))))
@@ -528,7 +538,7 @@ class OpenGLDevice(Device):
 
 
 def _with_names(log: str, text: str) -> str:
-    """Return a compiler's log with the names of files for their numbers: lines begin 0:12(3) or 0(12)."""
+    """Return a compiler's log with file names instead of numbers: lines begin 0:12(3) or 0(12)."""
     names = dict(_FILE.findall(text))
     return _PLACE.sub(lambda place: f"{names.get(place[1], place[1])}{place[2]}", log)
 
@@ -547,7 +557,7 @@ def _check_block(built: OpenGLBuilt, launch: Launch) -> None:
 
 
 def _set(shader: Any, name: str, value: float) -> None:
-    """A uniform that the shader does not use is one that its compiler drops."""
+    """Set a uniform, unless the compiler dropped it because the shader does not use it."""
     uniform = shader.get(name, None)
     if uniform is not None:
         uniform.value = value

@@ -1,10 +1,9 @@
-"""Memory accesses of a kernel's warps: sectors of 32 bytes a request, and bank conflicts.
+"""Memory accesses of a kernel's warps: sectors of 32 bytes per request, and bank conflicts.
 
-The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
-that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the
-case's sizes. What the calls note are the addresses that the card would see, whatever the text is made of. No
-card is needed, only g++. What the card's compiler merges or keeps in registers, and what its caches do, is
-not seen.
+The kernel's CUDA text is compiled for the host as the work of one thread, with a call at each access, as for
+thread sanitizers. The threads of a block's warps run one after another on arrays of the case's sizes. The
+recorded addresses are those that the card would see. Only g++ is needed. Accesses that the card's compiler
+merges or keeps in registers, and effects of caches, are not modelled.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from harness.system.decoding import decode
 from harness.system.process import finished
 
 WARPS = 8
-"""Most warps of one block that are looked at, evenly chosen."""
+"""Most warps of one block that are examined, evenly chosen."""
 TIMEOUT_S = 60.0
 
 _ASSETS = Path(__file__).resolve().with_name("thread_runner")
 _OPTIONS = (
     *("-std=c++17", "-O2", "-w", "-fsanitize=thread", "-fno-pie"),
-    # A compiler that merges the accesses of one thread changes what a warp asks for.
+    # A compiler that merges accesses of one thread would change a warp's requests.
     *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),
-    "-fno-tree-sra",  # takes a structure that is stored at once apart
+    "-fno-tree-sra",  # splits a structure that is stored at once
     "-fno-threadsafe-statics",  # shared memory is static here
 )
 _RUNNER_OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-pie")
@@ -52,12 +51,12 @@ _C_TYPES = {
     **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
     "float64": "double",
 }
-"""C types of scalars by dtype; any other is a float."""
+"""C types of scalars by dtype. Any other is a float."""
 _TOOLKIT = (
     *("cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h", "device_functions.h"),
     *("cuda_profiler_api.h", "vector_types.h", "cooperative_groups.h"),
 )
-"""Headers of CUDA's toolkit whose words the assets' cuda.h has, as far as kernels use them."""
+"""Headers of CUDA's toolkit whose declarations are in the assets' cuda.h, as far as kernels use them."""
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
@@ -69,22 +68,22 @@ class Access:
     space: Literal["global", "shared"]
     stores: bool
     bytes: int
-    """Bytes that one thread reads or writes at once; the most where this differs."""
+    """Bytes that one thread reads or writes at once; the largest if they differ."""
     requests: float
     """Requests of one warp."""
     sectors: float
-    """Mean number of 32-byte sectors of a request; 32 neighbours of 4 bytes touch 4."""
+    """Mean number of 32-byte sectors of a request. 32 neighbours of 4 bytes touch 4."""
     conflicts: float
-    """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
+    """Mean number of times that a shared memory request is served. It is 1 without bank conflicts."""
 
     @property
     def fewest_sectors(self) -> int:
-        """Sectors of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
+        """Return the sectors of a request whose 32 threads access neighbours."""
         return self.bytes
 
     @property
     def describe(self) -> str:
-        """``store of tile_a: 8-way``, or ``load of a: 16 sectors``."""
+        """Return a description: ``store of tile_a: 8-way``, or ``load of a: 16 sectors``."""
         what = f"{'store' if self.stores else 'load'} of {self.array}"
         if self.space == "global":
             return f"{what}: {self.sectors:.3g} sectors"
@@ -94,7 +93,7 @@ class Access:
 def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[Access, ...]:
     """Return the accesses of the warps of a block in the middle of the grid, arrays of the problem first.
 
-    Raises BuildError without CUDA text or g++, where g++ cannot compile the text, and past the timeout.
+    Raises BuildError without CUDA text or g++, if g++ cannot compile the text, and after the timeout.
     """
     compiler = _compiler()
     if not compiler:
@@ -106,14 +105,14 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
     if kernel.steps or kernel.setup:
         raise BuildError("The accesses of a kernel with steps or a setup are not followed.")
     if "mma.h" in made.text:
-        raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
+        raise BuildError("With tensor cores, the addresses of threads do not show what a warp reads.")
     parameters = suite.parameters(kernel, case)
     text = _host_text(made, parameters, case)
     runner = (_ASSETS / "run.cpp").read_text(encoding="utf-8")
     cache = BinaryCache()
     facts = (f"{launch.grid} {launch.block}", runner, (_ASSETS / "cuda.h").read_text(encoding="utf-8"))
     key = cache.key(text, (*_OPTIONS, *facts, repr(parameters)), compiler, "accesses")
-    if made.folders:  # whose headers the key does not hold
+    if made.folders:  # the key does not cover its headers
         return tuple(_run(text, made.folders, parameters, launch))
     if (found := cache.get(key)) is None:
         found = msgspec.json.encode(_run(text, (), parameters, launch))
@@ -129,11 +128,11 @@ def _compiler() -> str:
 
 
 def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> str:
-    """Return the kernel's text in the host's C++, and a function that calls it on arrays."""
+    """Return the kernel's text in host C++, and a function that calls it on arrays."""
     text = without_host_code(made.text)
     text = re.sub(r"#pragma unroll(?!\s*\d)", "#pragma GCC unroll 64", text)
     text = text.replace("#pragma unroll", "#pragma GCC unroll")
-    # Shared memory of a size that the launch gives is defined where the threads are run.
+    # Shared memory sized by the launch is defined in the code that runs the threads.
     text = re.sub(r"\bextern\s+__shared__", "extern", text)
     arrays = [each.name for each in parameters if each.layout]
     given = (
@@ -148,7 +147,7 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
     )
     return (
         f'#include "cuda.h"\n{text}\n{"".join(axes)}{"".join(scalars)}'
-        # It becomes whatever pointer the kernel takes.
+        # It converts to any pointer type of the kernel.
         "struct harness_array { void* at; "
         "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
         f'extern "C" void harness_call(harness_array* arrays) {{ {called}({", ".join(given)}); }}\n'
@@ -171,7 +170,7 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
         _output(["g++", "-no-pie", str(runner), f"{kernel}.o", *dynamic, "-o", str(binary)])
         sizes = [layout.size_bytes for layout in arrays.values()]
         output = ""
-        # A grid that does not depend on the size can have a middle with nothing to do.
+        # If the grid does not depend on the size, blocks in its middle may have no work.
         for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
             numbers = (*launch.grid, *launch.block, *block, WARPS, *sizes)
             output = _output([str(binary), *map(str, numbers)])
@@ -183,7 +182,9 @@ def _run(text: str, folders: Sequence[str], parameters: Sequence[Parameter], lau
 
 
 def _runner() -> bytes:
-    """The part that runs a kernel's threads, compiled once: it takes five times as long as a kernel."""
+    """Return the part that runs a kernel's threads, compiled once: it takes five times as long as
+    a kernel.
+    """
     source = _ASSETS / "run.cpp"
     cache = BinaryCache()
     key = cache.key(source.read_text(encoding="utf-8"), _RUNNER_OPTIONS, _compiler(), "accesses")
@@ -209,13 +210,13 @@ def _output(command: Sequence[str]) -> str:
 
 
 def _undefined(unit: str, text: str) -> list[str]:
-    """Names of arrays that the launch gives their size."""
+    """Return the names of arrays whose size comes from the launch."""
     names = (line.split()[-1] for line in _output(["nm", "-u", unit]).splitlines())
     return [name for name in names if name not in _OWN and re.search(rf"\b{re.escape(name)}\s*\[", text)]
 
 
 def _shared_symbols(binary: Path) -> dict[int, str]:
-    """Arrays in shared memory by their offset in it."""
+    """Return the arrays in shared memory by offset."""
     symbols = [line.split(maxsplit=2) for line in _output(["nm", "--demangle", str(binary)]).splitlines()]
     at = {symbol[2]: int(symbol[0], 16) for symbol in symbols if len(symbol) == 3 and symbol[1] in "dDbB"}
     begin, end = (at.get(f"__{edge}_harness_shared", 0) for edge in ("start", "stop"))
@@ -227,7 +228,7 @@ def _shared_symbols(binary: Path) -> dict[int, str]:
 
 
 def _added_up(output: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
-    """Return one Access for all places that do the same to the same array, weighed by requests."""
+    """Return one Access for all places with the same access to the same array, weighted by requests."""
     places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
     for line in output.splitlines():
         array, writes, width, offset, requests, looked_at, sectors, wavefronts = map(float, line.split())

@@ -1,5 +1,7 @@
-"""Building kernels for architectures that need not be here: nvcc's verdict, what ptxas says of each kernel,
-and whether it takes what the harness will give it.
+"""Builds kernels for architectures that need not be present.
+
+It returns nvcc's result, ptxas' resources of each kernel, and whether its parameters match the harness's
+arguments.
 """
 
 from __future__ import annotations
@@ -42,21 +44,21 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Resources of a kernel by ptxas, for one architecture."""
+    """ptxas' resources of a kernel for one architecture."""
 
     registers: int
     """Registers of a thread."""
     shared_bytes: int
-    """Static shared memory of a block; what the launch asks for comes on top."""
+    """Static shared memory of a block. The launch may add more."""
     spill_store_bytes: int
     spill_load_bytes: int
     stack_bytes: int | None = None
-    """Stack of a thread: what is spilled, and arrays that are not held in registers."""
+    """Stack of a thread: spills, and arrays that are not in registers."""
     barriers: int | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A compilation as it is kept: a reader with other rules need not compile again."""
+    """A cached compilation, from which a reader with other rules need not compile again."""
 
     said: str
     binary: bytes
@@ -64,7 +66,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The kernels of a compilation, by their symbols."""
+    """The kernels of a compilation by symbol."""
 
     arch: str
     """The architecture that it was built for."""
@@ -82,12 +84,12 @@ class Code:
     bytes: int
     """Size of the instructions, without the padding at the end."""
     constant_bytes: int
-    """Size of the constant bank that holds its parameters, behind those of the launch itself."""
+    """Size of the constant bank with its parameters, after those of the launch itself."""
     sha256: str
     """Equal for two kernels that are the same to the card: see `cubin.kernel_code`."""
     instructions: Instructions | None = None
     problem: str = ""
-    """Reason for unknown instructions; empty where they were not asked for."""
+    """Reason for unknown instructions; empty if they were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +98,22 @@ class Build:
 
     kernel: str
     arch: str
-    """The architecture that was asked for."""
+    """The requested architecture."""
     status: Literal["built", "failed", "not-built"]
     reason: str = ""
     message: str = ""
     log: str = ""
     cases: tuple[str, ...] = ()
-    """Ids of the cases whose program this is."""
+    """Ids of the cases with this program."""
     built_for: str = ""
     entry: str = ""
-    """The symbol that is launched."""
+    """Symbol of the launched function."""
     usage: Usage | None = None
     warnings: tuple[str, ...] = ()
     """Warnings of ptxas."""
     code: Code | None = None
     library_sha256: str = ""
-    """Hash of the sources of a host library, which is the only known fact of one."""
+    """Hash of the sources of a host library, its only known fact."""
 
 
 def check_arch(arch: str) -> str:
@@ -127,7 +129,7 @@ def is_arch(text: str) -> bool:
 
 
 def facts_of_arch(arch: str) -> DeviceFacts:
-    """Return facts of any card of an architecture, but for its number of multiprocessors."""
+    """Return facts of any card of an architecture, without the number of multiprocessors."""
     capability = capability_of(arch)
     if capability not in CAPABILITIES:
         return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
@@ -135,7 +137,7 @@ def facts_of_arch(arch: str) -> DeviceFacts:
 
 
 Making = Callable[[PlannedCase, str], Program]
-"""The program of a case for an architecture; raises HarnessError where it cannot be made."""
+"""Returns the program of a case for an architecture; raises HarnessError if that is impossible."""
 
 
 def builds(
@@ -149,9 +151,9 @@ def builds(
     timeout_s: float | None = None,
     tell: Callable[[int, int], object] = lambda _done, _all: None,
 ) -> list[Build]:
-    """Build every distinct program for every architecture, side by side, each for at most `timeout_s`.
+    """Build every distinct program for every architecture in parallel, each for at most `timeout_s`.
 
-    `tell` gets the number done and the number of all. Without `libraries`, these are only identified.
+    `tell` gets the numbers of finished and of all builds. Without `libraries`, these are only identified.
     """
     kernels = list({each.kernel.name: each.kernel for each in planned}.values())
     asked: list[tuple[Build, Program | None]] = []
@@ -172,7 +174,7 @@ def builds(
 
 
 def _disassembled(found: Sequence[tuple[Build, Listed | None]], pool: ThreadPoolExecutor) -> list[Build]:
-    """Return the builds with what their instructions are."""
+    """Return the builds with their instructions."""
     by_arch: dict[str, list[Listed]] = {}
     for build, code in found:
         if code is not None:
@@ -194,7 +196,7 @@ def _with_instructions(build: Build, instructions: Instructions | BuildError) ->
 def _programs(
     kernel: Kernel, cases: Sequence[PlannedCase], arch: str, making: Making
 ) -> list[tuple[Build, Program | None]]:
-    """Return each program for an architecture with all its cases, or the reason why there is no program."""
+    """Return each program for an architecture with all its cases, or the reason why there is none."""
     build = Build(kernel=kernel.name, arch=arch, status="built")
     if why := next(_refusals(kernel, arch), None):
         ids = tuple(each.case.id for each in cases)
@@ -216,7 +218,7 @@ def _programs(
 
 
 def _identity(library: Program) -> str:
-    """Return a hash that is equal for libraries of the same text, options and headers."""
+    """Return a hash that is equal for libraries with the same text, options and headers."""
     made_of = library if library.folders else replace(library, tree_sha256="")
     return hashlib.sha256(f"{library.function}\0{made_of.sha256}".encode()).hexdigest()
 
@@ -243,10 +245,10 @@ def _refusals(kernel: Kernel, arch: str) -> Iterator[Refusal]:
 
 
 def _compiler_lacks(arch: str) -> Refusal | None:
-    """Return why this nvcc compiles nothing for an architecture: it is absent, too old, or too new."""
+    """Return why this nvcc does not compile for an architecture: it is missing, too old, or too new."""
     supported = nvcc.architectures()
     if not supported or not nvcc.version():
-        return None  # whoever needs it is told so
+        return None  # the kernel that needs it gets the reason
     if {arch, arch.rstrip("af")} & {*supported}:
         return None
     listed = ", ".join(supported)
@@ -289,7 +291,7 @@ def _build(
 
 
 def _image(asked: Build, made: Program) -> Build:
-    """Return the facts of a binary that is not built here."""
+    """Return the facts of a prebuilt binary."""
     nvcc.check_image(made, asked.arch)
     kernels = cubin.entries(made.content)
     symbol = nvcc.entry(made, made.content)
@@ -318,7 +320,7 @@ def _library(asked: Build, made: Program, cache: BinaryCache) -> Build:
 def compiled_for(
     made: Program, arch: str, timeout_s: float | None = None, cache: BinaryCache | None = None
 ) -> Compiled:
-    """Return what the compilers say of a program, from the cache if they did. Raises BuildError."""
+    """Return the compilers' output for a program, from the cache if possible. Raises BuildError."""
     if made.kind == "image":
         raise BuildError(f"{made.name} is a binary: ptxas says nothing of it.")
 
@@ -326,14 +328,14 @@ def compiled_for(
         binary, said = nvcc.cubin(made, options, arch, timeout_s)
         return msgspec.msgpack.encode(Kept(said, binary))
 
-    # Lines change no instruction, and tell where one comes from.
+    # Line numbers change no instruction, and show its source.
     options = (*nvcc.STANDARD, *made.all_options, "-lineinfo", "-Xptxas=-v")
     kept = nvcc.through_cache(cache or BinaryCache(), made, options, arch, compile_)
     return _parsed(msgspec.msgpack.decode(kept, type=Kept), arch)
 
 
 def usage(made: Program, arch: str) -> Usage:
-    """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
+    """Return registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
     if not nvcc.version():
         raise BuildError("Registers and residency need nvcc, which is not installed.")
     compiled = compiled_for(made, arch)
@@ -341,7 +343,7 @@ def usage(made: Program, arch: str) -> Usage:
 
 
 def _parsed(kept: Kept, arch: str) -> Compiled:
-    """Return a compilation, with what ptxas said of each function."""
+    """Return a compilation with ptxas' output for each function."""
     found: dict[str, Usage] = {}
     marks = list(_COMPILING.finditer(kept.said))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
@@ -379,7 +381,7 @@ def functions_of(made: Program) -> Iterator[Program]:
 
 
 def check_parameters(made: Program, sizes: Sequence[int]) -> None:
-    """Raise BuildError where a kernel does not take what it will be given: as many values, of these sizes."""
+    """Raise BuildError if a kernel's parameters do not match its arguments in number and sizes."""
     given = [(parameter, _bytes_of(parameter)) for parameter in made.parameters]
     pairs = enumerate(zip(given, sizes, strict=False), 1)
     differs = next((place for place, ((_, passed), size) in pairs if passed not in (0, size)), None)
@@ -395,7 +397,7 @@ def check_parameters(made: Program, sizes: Sequence[int]) -> None:
 
 
 def _bytes_of(parameter: Parameter) -> int:
-    """Return the size of an argument in bytes: a pointer, or a value; 0 where only the launch knows."""
+    """Return the size of an argument in bytes: a pointer, or a value; 0 if only the launch knows."""
     if parameter.layout:
         return _POINTER_BYTES
     bits = _BITS.search(parameter.dtype)

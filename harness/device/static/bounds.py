@@ -1,24 +1,25 @@
-"""The shortest time that a kernel could take on a card that is not here. A bound, and never a measurement.
+"""A lower bound of a kernel's time on a card that need not be present. It is never a measurement.
 
-Each of these is counted as if nothing else took time, and the longest is the bound:
+Each of these is computed as if nothing else took time, and the longest is the bound:
 
-- arithmetic: the problem's operations at the card's peak for their type, for float32 that of TF32 unless the
-  kernel's code is known and multiplies no matrices by tensor cores;
-- memory: what has to cross between device memory and the L2, which is cold unless it is said to be hot, at
-  the memory's full rate;
-- issue slots: each of a multiprocessor's four schedulers issues one instruction a cycle, and the hottest loop
-  has so many instructions for each that does the problem's multiply-adds;
-- load/store units: of these instructions a multiprocessor takes one a cycle that reads or writes shared or
-  device memory, from all four schedulers together.
+- Arithmetic: the problem's operations at the card's peak for their type. For float32 it is TF32's peak,
+  unless the kernel's code is known and multiplies no matrices on tensor cores.
+- Memory: the bytes that have to cross between device memory and the L2, at full rate. The L2 is cold unless
+  it is said to be hot.
+- Issue slots: each of a multiprocessor's four schedulers issues one instruction a cycle. The hottest loop has
+  a certain number of instructions for each that does the problem's multiply-adds.
+- Load/store units: of instructions that read or write shared or device memory, a multiprocessor takes one a
+  cycle, from all four schedulers together.
 
-All but memory are at the card's highest clock, and of the grid's busiest multiprocessor, which has the most
-blocks where these do not divide evenly. One warp issues no more than one instruction a cycle.
+All except memory are at the card's highest clock, for the busiest multiprocessor, which has the most blocks
+if these do not divide evenly. One warp issues at most one instruction a cycle.
 
-Assumed: blocks do equal work, all of the problem's operations are those of the hottest loop, and the problem
-needs as many as it says. A kernel of which only its work is known, such as a vendor's, has the first two.
+It assumes that blocks do equal work, that all of the problem's operations are those of the hottest loop, and
+that the problem needs as many as it declares. For a kernel of which only the work is known, such as a
+vendor's, only the first two bounds apply.
 
-Left out, and each only makes a kernel slower: latency that too few warps hide, bank conflicts, uncoalesced
-accesses, the L2's own rate, prologues and epilogues, launching, and clocks below the highest.
+It ignores latency that too few warps hide, bank conflicts, uncoalesced accesses, the L2's own rate, prologues
+and epilogues, launching, and lower clocks. Each of these only makes a kernel slower.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SCHEDULERS = 4
 _MULTIPLY_ADDS = {"FFMA": 2 * WARP, "FFMA2": 4 * WARP, "HFMA2": 4 * WARP}
 """Operations of one instruction of a warp."""
 _PRODUCT = re.compile(r"HMMA\.(16)(8)(8|16)\Z")
-"""Products of matrices on tensor cores whose edges are in the name; the peak bounds all others."""
+"""Matrix products on tensor cores with the edges in the name. The peak bounds all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseWork:
-    """Work of a case, for any kernel."""
+    """Work of a case, independent of the kernel."""
 
     flop: int | None
     read_bytes: int
@@ -67,12 +68,12 @@ class Spread:
     """Blocks that one multiprocessor holds at once."""
 
     def busiest(self, card: CardModel) -> float:
-        """The share of the work that the busiest multiprocessor does."""
+        """Return the share of the work of the busiest multiprocessor."""
         blocks = prod(self.launch.grid)
         return ceil(blocks / card.multiprocessors) / blocks
 
     def schedulers(self, card: CardModel) -> int:
-        """Schedulers of one multiprocessor that have a warp."""
+        """Return the schedulers of one multiprocessor that have a warp."""
         at_once = min(self.resident_blocks, ceil(prod(self.launch.grid) / card.multiprocessors))
         return max(1, min(_SCHEDULERS, at_once * ceil(prod(self.launch.block) / WARP)))
 
@@ -84,7 +85,9 @@ def bound(
     spread: Spread | None = None,
     l2: L2Policy = "cold",
 ) -> Bound | None:
-    """Return the bound; None without known clocks. Without a `spread` all multiprocessors work alike."""
+    """Return the bound; None without known clocks. Without a `spread`, all multiprocessors have
+    equal work.
+    """
     if card.clock_mhz is None or card.memory_gbytes_per_s is None:
         return None
     crossing = work.read_bytes + max(0, work.written_bytes - card.l2_bytes)
@@ -109,7 +112,9 @@ def bound(
 
 
 def _turns(kinds: Mapping[str, int], flop: int) -> float:
-    """Turns of the hottest loop by all warps, if it did all operations; 0 if it does none that are known."""
+    """Return the iterations of the hottest loop by all warps, if it did all operations; 0 if it does no known
+    ones.
+    """
     done = 0
     for kind, count in kinds.items():
         product = _PRODUCT.match(kind)

@@ -1,6 +1,6 @@
-"""Demands of a case on a card: registers and memory by ptxas, residency by arithmetic, and accesses.
+"""Demands of a case on a card: ptxas' registers and memory, computed residency, and accesses.
 
-Where nvcc or g++ is missing, or has nothing to compile, its part is left out, with the reason.
+Without nvcc or g++, or if they cannot compile the kernel, that part is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.suite.suite import Suite
 class Demand:
     planned: PlannedCase
     launch: Launch | None = None
-    """The launch; None where its grid needs what is not known, which is among the problems."""
+    """The launch; None if its grid needs unknown facts, which `problems` then names."""
     usage: Usage | None = None
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
@@ -34,7 +34,7 @@ class Demand:
     """Reasons for missing parts."""
 
     def worst(self, space: str) -> Access | None:
-        """Return the access to global or to shared memory that a warp pays most for."""
+        """Return the most expensive access to global or to shared memory."""
         found = [each for each in self.accesses if each.space == space]
         if space == "shared":
             return max(found, key=lambda each: each.conflicts, default=None)
@@ -42,7 +42,7 @@ class Demand:
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: CardModel) -> list[Demand]:
-    """Return what each case asks of a card; compilers work side by side."""
+    """Return the demands of each case on a card. Compilers run in parallel."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         return list(pool.map(lambda each: _demand(suite, each, card), planned))
 
@@ -63,7 +63,7 @@ def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
 
         def held(launch: Launch) -> Residency:
             if found.usage is None:
-                raise BuildError("Its grid asks how many of its blocks stay resident, which nvcc tells.")
+                raise BuildError("Its grid depends on the number of resident blocks, which needs nvcc.")
             return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
 
         launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
@@ -74,7 +74,7 @@ def _demand(suite: Suite, planned: PlannedCase, card: CardModel) -> Demand:
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Errors as problems, so that they cost nothing that they do not concern."""
+    """Add errors to the problems, so that other parts still work."""
     try:
         yield
     except HarnessError as error:

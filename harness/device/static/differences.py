@@ -1,6 +1,6 @@
 """Differences between two builds of a kernel for one architecture, and the risks among them.
 
-A risk has been seen to slow kernels down. It is no verdict: a card decides.
+A risk is known to slow kernels down. It is no verdict: only a measurement decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from harness.device.static.static_facts import StaticFacts
 from harness.records.types import DifferenceStatus, LoopDifference, Risk
 
 _MORE = 1.02
-"""Instructions of the hottest loop for each arithmetic one, head over base: less is how ptxas schedules."""
+"""Ratio, head over base, of the hottest loop's instructions per arithmetic one. Smaller changes come from
+scheduling."""
 _LOST_UNROLL = 0.5
 _LOADS_AND_STORES = ("LDG", "LDS", "STG", "STS")
 _WORDS = {
@@ -27,14 +28,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A difference of a kernel for one architecture, in one shape."""
+    """A difference of a kernel for one architecture and one shape."""
 
     base: StaticFacts | None
-    """Facts at base; None where base has no such kernel."""
+    """Facts at base; None if base has no such kernel."""
     head: StaticFacts | None
     status: DifferenceStatus
     changes: tuple[str, ...] = ()
-    """``registers 40 → 64``."""
+    """Changes, such as ``registers 40 → 64``."""
     risks: tuple[Risk, ...] = ()
     loop: LoopDifference | None = None
     """Difference of the hottest loops; None where they are alike or not known."""
@@ -49,9 +50,9 @@ class Difference:
 def differences(
     base: Sequence[StaticFacts], head: Sequence[StaticFacts], *, most_registers: int | None = None
 ) -> list[Difference]:
-    """Return the difference of every kernel and architecture, in head's order, then those that vanished.
+    """Return the difference of every kernel and architecture in head's order, then missing ones.
 
-    A kernel of head with more than `most_registers` is a risk, whatever it had before.
+    A kernel of head with more than `most_registers` is a risk, regardless of base.
     """
     before, after = ({key: facts for facts in side for key in _keys(facts)} for side in (base, head))
     found = []
@@ -63,7 +64,7 @@ def differences(
 
 
 def _keys(facts: StaticFacts) -> list[tuple[str, str]]:
-    """Architecture and case, for each case of a kernel."""
+    """Return architecture and case, for each case of a kernel."""
     return [(facts.build.arch, case) for case in facts.cases]
 
 
@@ -98,14 +99,14 @@ def _loops(base: StaticFacts, head: StaticFacts) -> LoopDifference | None:
 
 
 def _same(base: StaticFacts, head: StaticFacts) -> bool:
-    """Tell whether the card gets the same: code, and the shape of its blocks."""
+    """Tell whether the card gets the same code with the same shape of blocks."""
     codes = [each.build.code and (each.build.code.sha256, each.build.built_for) for each in (base, head)]
     shapes = [(each.block, each.dynamic_shared_bytes) for each in (base, head)]
     return codes[0] is not None and codes[0] == codes[1] and shapes[0] == shapes[1]
 
 
 def _numbers(facts: StaticFacts) -> Mapping[str, float]:
-    """Return the figures of a build that are known, by name."""
+    """Return the known values of a build by name."""
     used, code, held = facts.build.usage, facts.build.code, facts.residency
     found: dict[str, float] = {}
     if used:
@@ -149,7 +150,7 @@ def _risks(base: StaticFacts, head: StaticFacts) -> Iterator[Risk]:
         yield Risk("occupancy", f"occupancy {old} → {new} %, limited by {head.residency.limit}")
     if (earlier := _instructions(base)) and instructions:
         yield from _narrower(earlier, instructions)
-        if not spilled:  # which its loop shows too
+        if not spilled:  # the loop shows it too
             yield from _loop(earlier, instructions)
 
 
@@ -160,7 +161,7 @@ def _in_loop(instructions: Instructions | None) -> str:
 
 
 def _narrower(base: Instructions, head: Instructions) -> Iterator[Risk]:
-    """Fewer accesses of the width that base's widest have, and more that are narrower."""
+    """Yield risks: fewer accesses of base's largest width, and more of smaller widths."""
     for operation in _LOADS_AND_STORES:
         before, after = by_width(base.kinds, operation), by_width(head.kinds, operation)
         widest = max(before, default=0)
@@ -206,6 +207,6 @@ def _instructions(facts: StaticFacts) -> Instructions | None:
 
 
 def _place(places: Mapping[str, str], *operations: str) -> str:
-    """Return the source line of the first of these operations that there is."""
+    """Return the source line of the first of these operations with a known line."""
     kinds: Iterable[str] = (kind for name in operations for kind in places if kind.startswith(f"{name}."))
     return next((places[kind] for kind in kinds), "")

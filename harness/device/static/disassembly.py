@@ -1,7 +1,7 @@
-"""nvdisasm: from a kernel's instructions as bytes to what they are.
+"""Runs nvdisasm to turn a kernel's binary instructions into text.
 
-The program takes half a second to start, whatever it is given, so the instructions of many kernels of one
-architecture are given to it as one piece. What came out is kept in the cache by the instructions' hash.
+The program takes half a second to start, so the instructions of many kernels of one architecture are passed
+as one piece. The result is cached by the instructions' hash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMEOUT_S = 120.0
 
 @functools.cache
 def path() -> str | None:
-    """Return the nvdisasm on PATH, else the one of the package from PyPI; None where there is neither."""
+    """Return the nvdisasm on PATH, else that of the PyPI package; None without either."""
     return shutil.which("nvdisasm") or nvcc.packaged(PACKAGE, "nvdisasm")
 
 
@@ -48,7 +48,7 @@ def version() -> str:
 
 
 class Listed(NamedTuple):
-    """A kernel's code as it is given to nvdisasm, and its source lines."""
+    """A kernel's code for nvdisasm, and its source lines."""
 
     instructions: bytes
     lines: tuple[LineEntry, ...]
@@ -58,7 +58,9 @@ Disassembled: TypeAlias = "dict[Listed, Instructions | BuildError]"
 
 
 def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
-    """Return each kernel's instructions, or why unknown; all are of one architecture, such as sm_90a."""
+    """Return each kernel's instructions, or why they are unknown; all for one architecture, such
+    as sm_90a.
+    """
     cache = BinaryCache()
     found: Disassembled = {}
     missing: dict[Listed, str] = {}
@@ -77,7 +79,9 @@ def disassembled(arch: str, codes: Iterable[Listed]) -> Disassembled:
 
 
 def _together(arch: str, codes: Sequence[Listed]) -> Disassembled:
-    """All in one call; where that fails in halves, so that one kernel costs no other its figures."""
+    """Disassemble all in one call. After a failure use halves, so that one kernel does not affect
+    the others.
+    """
     if not codes:
         return {}
     try:

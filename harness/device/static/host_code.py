@@ -1,4 +1,4 @@
-"""The functions of a CUDA source that only the host runs, taken out for a compiler that knows no launches."""
+"""Removes the host-only functions of a CUDA source, for a compiler that does not know launches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PIECE = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SCOPE = re.compile(r"""\bnamespace\b[^;{}()]*\Z|\bextern\s*"C"\s*\Z""")
-"""What stands before the brace of a scope whose functions are functions of the file's."""
+"""Text before the brace of a scope whose functions are functions of the file."""
 _FUNCTION = re.compile(r"\b(\w+)\s*\([^{};]*\)\s*(?:(?:const|noexcept)\s*)*\Z")
 _ON_DEVICE = re.compile(r"__global__|__device__|\bconstexpr\b")
 _OF_HOST = re.compile(r"<<<|\bcuda[A-Z]\w*\s*\(")
@@ -31,8 +31,9 @@ class _Function:
 
 
 def without_host_code(text: str) -> str:
-    """Return CUDA's C++ without main and the functions that launch kernels, call CUDA's runtime, or call such
-    a function. Lines keep their numbers. Classes are left as they are.
+    """Return CUDA C++ without main and without functions that launch kernels or call CUDA's runtime.
+
+    Functions that call such a function are removed too. Lines keep their numbers. Classes stay unchanged.
     """
     host = [each for each in _functions(text) if not each.on_device]
     dropped = {each.name for each in host if each.name == "main" or _OF_HOST.search(each.code)}
@@ -48,7 +49,7 @@ def _calls(code: str, names: set[str]) -> bool:
 
 
 def _functions(text: str) -> list[_Function]:
-    """Return the functions of a file, those of its namespaces too, in order."""
+    """Return the functions of a file in order, including those in namespaces."""
     found: list[_Function] = []
     begin = opens = depth = 0
     for piece in _PIECE.finditer(text):

@@ -1,7 +1,7 @@
 """Occupancy: the blocks that a card holds at once, and the waves in which a grid runs.
 
 The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
-Capability"; how registers and shared memory are given out follows the toolkit's cuda_occupancy.h.
+Capability". Registers and shared memory are allocated as in the toolkit's cuda_occupancy.h.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WARP = 32
 _MIB = 2**20
 _FILE = "harness/device/static/occupancy.py"
 REGISTERS = 65_536
-"""Registers of a multiprocessor. It has four parts, which share no registers."""
+"""Registers of a multiprocessor. Its four parts share no registers."""
 THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
-"""Registers are given out to warps in multiples of this."""
+"""Registers are allocated to warps in multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Multiprocessor:
     shared_bytes: int
     shared_bytes_a_block: int
     reserved_bytes: int = 1024
-    """Shared memory of each block that the system takes."""
+    """Shared memory of each block that the system uses."""
     shared_at_once: int = 128
 
 
@@ -61,13 +61,13 @@ class CardModel:
     capability: tuple[int, int]
     multiprocessors: int
     clock_mhz: float | None = None
-    """The highest that it is specified for; None where nobody said, as of the two that follow."""
+    """Highest specified clock; None if unknown, as for the next two."""
     memory_gbytes_per_s: float | None = None
     l2_bytes: int = 0
 
     @property
     def arch(self) -> str:
-        """``sm_86``."""
+        """Return the architecture, such as ``sm_86``."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
     @property
@@ -76,7 +76,7 @@ class CardModel:
 
     @property
     def device(self) -> DeviceInfo:
-        """It as a backend would describe it, as far as CAPABILITIES tell."""
+        """Return it in a backend's form, as far as CAPABILITIES know it."""
         holds = CAPABILITIES.get(self.capability)
         return DeviceInfo(
             spec="",
@@ -115,14 +115,15 @@ CARDS: Mapping[str, CardModel] = {
     "h100": CardModel("H100 SXM", (9, 0), 132, 1980, 3352, 50 * _MIB),
     "h200": CardModel("H200", (9, 0), 132, 1980, 4800, 60 * _MIB),
 }
-"""Cards by the words of `--card`, from NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100, and
-data sheets for boost clock, memory and L2. GeForce cards of other makers, and cards whose limits were raised,
-are faster. Of H100 and H200 the clock and the L2 are what the driver says; the data sheet's A100 is the one
-with 40 GB."""
+"""Cards by the words of `--card`, from NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100.
+
+Boost clock, memory and L2 come from data sheets. GeForce cards of other makers, and overclocked cards, are
+faster. Clock and L2 of H100 and H200 come from the driver. The A100 is the one with 40 GB.
+"""
 
 
 def card(text: str) -> CardModel:
-    """``rtx3060``, or any card as its capability and multiprocessors: ``sm_86:28``. Raises UsageError."""
+    """Return ``rtx3060``, or any card by capability and multiprocessors: ``sm_86:28``. Raises UsageError."""
     if named := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
         return named
     match = re.fullmatch(r"sm_(\d{1,2})(\d)[a-z]?:(\d{1,3})", text)
@@ -145,22 +146,23 @@ def card(text: str) -> CardModel:
 @dataclass(frozen=True, slots=True)
 class Residency:
     blocks: int
-    """Blocks that one multiprocessor holds at once; 0 where not even one fits."""
+    """Blocks that one multiprocessor holds at once; 0 if not even one fits."""
     occupancy: float
-    """Warps that are resident, over those that a multiprocessor can hold."""
+    """Resident warps, over those that a multiprocessor can hold."""
     limit: str
-    """Limit that allows no more blocks: threads, blocks, registers or shared memory."""
+    """Resource that limits the blocks: threads, blocks, registers or shared memory."""
     waves: float
-    """Number of times that the card is filled until the grid is done; a fraction for a last partial wave."""
+    """Number of times that the card is filled until the grid is done, with a fraction for a partial last
+    wave."""
 
     @property
     def last_wave(self) -> float:
-        """The share of the last wave that is full."""
+        """Return the filled share of the last wave."""
         return self.waves - ceil(self.waves) + 1
 
 
 def residency(card: CardModel, launch: Launch, registers: int, static_shared_bytes: int) -> Residency:
-    """Return how many blocks of a launch a card holds, by the registers and memory of its kernel."""
+    """Return how many blocks of a launch a card holds, by the kernel's registers and memory."""
     holds = card.holds
     warps = ceil(prod(launch.block) / WARP)
     a_warp = ceil_div(registers * WARP, _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE

@@ -1,8 +1,8 @@
-"""A kernel's instructions: how many of each kind, and those of the loop that it spends its time in.
+"""A kernel's instructions by kind, in total and in its hottest loop.
 
-From nvdisasm's text, by arithmetic. Loops are told by branches that go back. Which of several is the hottest
-nobody knows before it has run: it is taken to be the one with the most arithmetic of its own, each depth of
-nesting counting for so many turns.
+They are counted in nvdisasm's text. Loops are found by backward branches. The hottest loop is unknown before
+a run. It is assumed to be the one with the most arithmetic of its own, weighted by a fixed number of
+iterations per nesting depth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TARGET = re.compile(r"0x([0-9a-f]+)\s*\Z")
 _BRANCHES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "BREAK", "BSYNC")
 _JUMPS = {"BRA", "JMP"}
 _TURNS = 8
-"""Assumed turns of each depth of nesting: loops over k of a tile, at the least."""
+"""Assumed iterations per nesting depth: the lower end for loops over k of a tile."""
 
 ARITHMETIC = frozenset(
     {
@@ -41,9 +41,9 @@ _MEMORY = {
     **dict.fromkeys(("STG", "ST"), "STG"),
     **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
 }
-"""Names of accesses by width. A generic access counts as one to global memory."""
+"""Names of accesses by width. A generic access counts as global."""
 LOADS_AND_STORES = {*_MEMORY.values()} - {"LDC"}
-"""The accesses that go through a multiprocessor's load/store units: constants have a path of their own."""
+"""Accesses that use a multiprocessor's load/store units. Constants have a path of their own."""
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
 _MATRICES = re.compile(r"\.([124])\b")
 _SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")
@@ -53,9 +53,9 @@ LOOP = "loop"
 @dataclass(frozen=True, slots=True)
 class Instruction:
     at: int
-    """Bytes from the kernel's begin."""
+    """Bytes from the kernel's start."""
     name: str
-    """The operation with what modifies it, such as LDG.E.128."""
+    """The operation with its modifiers, such as LDG.E.128."""
     target: int | None = None
     """Target of a jump, where it says."""
     text: str = ""
@@ -74,7 +74,9 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """``FFMA``; a memory access with its width, ``LDG.128``; a product with its shape, ``HMMA.16816``."""
+        """Return the kind: ``FFMA``; a memory access with its width, ``LDG.128``; a product with its shape,
+        ``HMMA.16816``.
+        """
         operation = self.operation
         if operation in _MEMORY:
             return f"{_MEMORY[operation]}.{self.bits}"
@@ -84,7 +86,7 @@ class Instruction:
 
     @property
     def bits(self) -> int:
-        """Bits that a thread reads or writes at once, of an instruction that reads or writes memory."""
+        """Return the bits that a thread reads or writes at once; for a memory instruction."""
         if self.operation in ("LDSM", "STSM"):
             many = _MATRICES.search(self.name)
             return 32 * int(many[1]) if many else 32
@@ -103,13 +105,13 @@ class InstructionText(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """The instructions of one loop, without those of loops inside it."""
+    """The instructions of one loop, without those of inner loops."""
 
     begins: int
     ends: int
-    """Bytes from the kernel's begin, of its first instruction and of the branch back."""
+    """Bytes from the kernel's start to its first instruction, and to the branch back."""
     depth: int
-    """1 where it is in no other."""
+    """Nesting depth; 1 for an outermost loop."""
     count: int
     kinds: Mapping[str, int]
     written: tuple[InstructionText, ...] = ()
@@ -123,13 +125,13 @@ class Instructions:
     """Number of instructions of each kind, the most frequent first."""
     loops: int = 0
     hottest: Loop | None = None
-    """The loop with the most arithmetic; None where there is no loop."""
+    """The loop with the most arithmetic; None without loops."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Source line of most instructions of each kind, as ``file.cu:12``, and of the LOOP; empty if unknown."""
 
 
 def arithmetic(kinds: Mapping[str, int]) -> int:
-    """Count the instructions that do a kernel's work; one of Blackwell's that does two counts as two."""
+    """Count the instructions that do a kernel's work. A double instruction of Blackwell counts as two."""
     return sum(
         (2 if kind in _PAIRS else 1) * count
         for kind, count in kinds.items()
@@ -138,7 +140,7 @@ def arithmetic(kinds: Mapping[str, int]) -> int:
 
 
 def by_width(kinds: Mapping[str, int], operation: str) -> dict[int, int]:
-    """Return the number of accesses of each width in bits, widest first: of LDG, LDS, STG and the like."""
+    """Return the number of accesses of each width in bits, widest first; for LDG, LDS, STG and the like."""
     found = {
         int(kind.partition(".")[2]): count
         for kind, count in kinds.items()
@@ -200,7 +202,9 @@ def _places(
 
 
 def _most(found: Counter[str]) -> str:
-    """The project's own files come before the toolkit's headers, which stand by their whole paths."""
+    """Return the most frequent place. Project files have priority over toolkit headers, which have absolute
+    paths.
+    """
     return max(found, key=lambda place: (not place.startswith("/"), found[place]))
 
 

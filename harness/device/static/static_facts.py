@@ -1,4 +1,4 @@
-"""Static facts: what a kernel that was built needs, and how much of a card its launch fills."""
+"""Static facts: what a built kernel needs, and how much of a card its launch fills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.suite.planning import PlannedCase, launch_of
 from harness.suite.problem import Case, Problem
 
 _WORK_ALONE = {"host-function", "needs-package", "needs-backend", "prebuilt"}
-"""Reasons not to build a kernel here that a card may run."""
+"""Reasons not to build a kernel here that a card may still run."""
 _ON_CARDS = {"cuda", "opencl", "opengl"}
 
 
@@ -25,15 +25,15 @@ class StaticFacts:
 
     build: Build
     cases: tuple[str, ...]
-    """Ids of the cases whose program and shape this is."""
+    """Ids of the cases with this program and shape."""
     block: tuple[int, int, int] | None = None
     dynamic_shared_bytes: int | None = None
     residency: Residency | None = None
-    """Residency on any card of the architecture, whose waves say nothing; None where unknown."""
+    """Residency on any card of the architecture, without meaningful waves; None if unknown."""
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
     """Residency of each case on each card: by card, then by case."""
     bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
-    """Shortest possible times, by card of known clocks, then by case; of unknown code by its work alone."""
+    """Lower time bounds, by card with known clocks, then by case. For unknown code, by its work alone."""
     problem: str = ""
     """Reason for an unknown launch."""
 
@@ -45,7 +45,7 @@ def facts(
     cards: Mapping[str, CardModel],
     l2: L2Policy = "cold",
 ) -> list[StaticFacts]:
-    """Return the facts of every build; `cards`, by their names, are those for waves and bounds."""
+    """Return the facts of every build. `cards`, by name, are those for waves and bounds."""
     by_id = {each.case.id: each for each in planned}
     found = [each for build in builds for each in _of_build(build, by_id, cards)]
     if not cards:
@@ -97,7 +97,7 @@ def _of_build(
         why = f"How much a multiprocessor of {build.arch} holds is not known." if used else ""
         yield StaticFacts(build=build, cases=build.cases, problem=why)
         return
-    # How many multiprocessors there are shapes no block.
+    # The number of multiprocessors does not affect the shape of a block.
     anywhere = CardModel(build.arch, capability, multiprocessors=1)
     shapes: dict[Launch | str, list[str]] = {}
     for case in build.cases:
@@ -132,14 +132,14 @@ def _waves(card: CardModel, used: Usage, planned: Sequence[PlannedCase]) -> dict
     for each in planned:
         try:
             launch = _launch(each, card, used)
-        except HarnessError:  # it asks for what this card lacks: it has no launch there
+        except HarnessError:  # it needs something that this card lacks, so it has no launch there
             continue
         found[each.case.id] = residency(card, launch, used.registers, used.shared_bytes)
     return found
 
 
 def _launch(planned: PlannedCase, card: CardModel, used: Usage | None) -> Launch:
-    """Return a case's launch on a card; where `used` is None, with any number of resident blocks."""
+    """Return a case's launch on a card; if `used` is None, for any number of resident blocks."""
 
     def resident(launch: Launch) -> int:
         return residency(card, launch, used.registers, used.shared_bytes).blocks if used else 1

@@ -1,7 +1,7 @@
-"""A device's account of itself during a measurement: clocks, temperature, power, other processes.
+"""A device's state during a measurement: clocks, temperature, power, other processes.
 
-A session opens one probe, and one Sampler for each child process that measures; `telemetry_of` makes its
-samples one measurement's telemetry.
+A session opens one probe, and one Sampler for each child process that measures. `telemetry_of` turns samples
+into one measurement's telemetry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.records.types import DeviceInfo
 
 
 def probe_for(device: DeviceInfo) -> Probe:
-    """Return the probe that can tell most of the device, for the caller to close; else a NoProbe."""
+    """Return the probe that reports most about the device, for the caller to close; else a NoProbe."""
     if device.backend == "null":
         return SteadyProbe()
     if device.kind == "cpu":
@@ -29,4 +29,4 @@ def probe_for(device: DeviceInfo) -> Probe:
             return NvmlProbe(device.pci_bus_id, device.uuid)
         except DeviceError as error:
             return NoProbe(error.message)
-    return NoProbe(f"{device.spec} is neither a CPU nor an NVIDIA card: nothing here can watch it")
+    return NoProbe(f"{device.spec} is neither a CPU nor an NVIDIA card: there is no telemetry for it")

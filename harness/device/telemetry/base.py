@@ -1,6 +1,6 @@
-"""The contract of a probe, the thread that samples it, and a measurement's telemetry from its samples.
+"""The interface of a probe, the thread that samples it, and a measurement's telemetry.
 
-A probe may fail at any moment, and a measurement must not care: a failure becomes a reason beside the values.
+A probe may fail at any moment without affecting a measurement: a failure becomes a reason beside the values.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class DeviceLimits:
 
     max_sm_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None
-    """As the driver counts it: two transfers per pin and cycle."""
+    """Highest memory clock as the driver counts it: two transfers per pin and cycle."""
     memory_bus_bits: int | None = None
 
 
 class Probe(Protocol):
     """Telemetry of one device. A probe reads values and never changes a setting.
 
-    `snapshot` raises DeviceError when the device is gone; a single value that it cannot tell is None in the
-    snapshot and has its reason in `unavailable`, by field, complete after the first full snapshot;
-    throttle_ns.hw_thermal is one counter. A light snapshot (full=False) leaves out what is too dear to read
-    many times a second: throttle_ns, memory_used_bytes and processes. `identity` gives facts that hold for a
-    session, each with its unit in its name. `close` may be called twice.
+    `snapshot` raises DeviceError if the device is gone. A value that it cannot read is None in the snapshot,
+    with a reason in `unavailable` by field. All reasons are there after the first full snapshot.
+    throttle_ns.hw_thermal is one counter. A light snapshot (full=False) leaves out expensive values:
+    throttle_ns, memory_used_bytes and processes. `identity` returns facts that are constant in a session,
+    with units in their names. `close` may be called twice.
     """
 
     @property
@@ -55,19 +55,19 @@ class Probe(Protocol):
 
 @final
 class Sampler:
-    """Keeps a light snapshot every `interval_s`, and a full one, a mark, every `mark_s` and at both ends.
+    """Takes a light snapshot every `interval_s`, and a full one, a mark, every `mark_s` and at both ends.
 
-    Enter it before the child process that measures is started: by what holds a context on entering, foreign
-    processes are told from our own. Use one sampler for one child; the probe lives on. A failed sample is
-    left out, a failed mark is an empty snapshot, and `unavailable` says why under the key 'probe'. Sampling
-    stops after a DeviceError or ten failures in a row. With interval_s=None there is no thread, and `sample`
-    and `mark` are called by hand.
+    Enter it before the measuring child process is started: processes that hold a context by then are foreign.
+    Use one sampler for one child; the probe stays open. A failed sample is dropped, and a failed mark is an
+    empty snapshot, with the reason in `unavailable` under the key 'probe'. Sampling stops after a DeviceError
+    or ten failures in a row. With interval_s=None there is no thread, and `sample` and `mark` are called
+    explicitly.
     """
 
     def __init__(self, probe: Probe, *, interval_s: float | None = 0.02, mark_s: float = 0.5) -> None:
         self.probe = probe
         self.stopped = False
-        """True once sampling has given up; marks still ask the probe."""
+        """True after sampling has given up. Marks still ask the probe."""
         self._interval_s = interval_s
         self._mark_ns = int(mark_s * 1e9)
         self._snapshots: list[Snapshot] = []
@@ -93,29 +93,29 @@ class Sampler:
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """Everything kept so far, marks included, oldest first."""
+        """Return all snapshots so far, marks included, oldest first."""
         return tuple(sorted(self._snapshots, key=_at_ns))
 
     @property
     def marks(self) -> tuple[Snapshot, ...]:
-        """The full snapshots kept so far, oldest first; the first is from before the child started."""
+        """Return the full snapshots so far, oldest first. The first precedes the child's start."""
         return tuple(sorted(self._marks, key=_at_ns))
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """The probe's own reasons, and under 'probe' the first failure to get a snapshot at all."""
+        """Return the probe's own reasons, and under 'probe' the first failure of a whole snapshot."""
         if not self._failures:
             return dict(self.probe.unavailable)
         how_often = f"{self._failures} failed, {len(self._snapshots)} kept"
         return {**self.probe.unavailable, "probe": f"{self._failure} ({how_often})"}
 
     def sample(self) -> None:
-        """Keep a light snapshot of this moment, if there is one to be had."""
+        """Take a light snapshot now, if possible."""
         self._take(full=False)
 
     def mark(self) -> Snapshot:
-        """Keep a full snapshot of this moment and return it; an empty one where the probe fails."""
-        # The failed mark is kept too, so that a window beside it has an edge in time.
+        """Take a full snapshot now and return it; an empty one if the probe fails."""
+        # Keep a failed mark too, so that a window beside it has an edge in time.
         return self._take(full=True) or self._keep(Snapshot(at_ns=time.monotonic_ns()), full=True)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class Sampler:
                 next_mark_ns = now_ns + self._mark_ns
 
     def _take(self, *, full: bool) -> Snapshot | None:
-        # A driver that hangs in the thread's call must not hang the harness: nothing here waits for ever.
+        # If a driver call hangs in the thread, the harness must not hang: never wait without a limit.
         if not self._lock.acquire(timeout=_PROBE_ANSWERS_WITHIN_S):
             self._note(f"the {self.probe.name} probe gave no answer for {_PROBE_ANSWERS_WITHIN_S:g} s")
             return None
@@ -158,7 +158,9 @@ class Sampler:
 
 
 def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
-    """Return the snapshots (oldest first) in the window, edges included; without any, the nearest one."""
+    """Return the snapshots (oldest first) in the window, edges included; if there are none, the
+    nearest one.
+    """
     first = bisect_left(snapshots, started_ns, key=_at_ns)
     last = bisect_right(snapshots, ended_ns, key=_at_ns)
     if first < last:
@@ -168,12 +170,12 @@ def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: 
 
 
 def telemetry_of(sampler: Sampler, started_ns: int, ended_ns: int, *, own_pids: Collection[int]) -> Telemetry:
-    """Return what the sampler saw of one measurement, given by its edges on the host's monotonic clock, which
-    on Linux is the child's as well.
+    """Return the samples of one measurement as telemetry.
 
-    `before` and `after` are the nearest full snapshots outside the measurement: a throttle counter that did
-    not move between them did not move during it. Called at once after the measurement, while the child still
-    holds its context, this takes the `after` mark itself. `own_pids` are those of the child and its children.
+    Its edges are moments of the host's monotonic clock, which on Linux is also the child's. `before` and
+    `after` are the nearest full snapshots outside of the measurement: a throttle counter with equal values
+    there did not move during it. Call it right after the measurement, while the child still holds its
+    context, to take the `after` mark. `own_pids` are the child and its children.
     """
     if not any(mark.at_ns >= ended_ns for mark in sampler.marks):
         sampler.mark()
@@ -208,18 +210,19 @@ def foreign_processes(
     while_measuring: Sequence[Iterable[int] | None],
     own_pids: Collection[int],
 ) -> tuple[int, ...] | None:
-    """Return the processes that shared the device with the measurement, sorted; None where nobody can know.
+    """Return the other processes that shared the device with the measurement, sorted; None if unknown.
 
-    The lists are the driver's, oldest first, None for one that could not be read. The first of `earlier` is
-    from before our child had a context, those of `while_measuring` are from when it had one. Inside a
-    container the driver lists the host's numbers, if any, and ours is not among `own_pids`. So:
+    The lists are the driver's, oldest first, with None for an unreadable one. The first of `earlier` precedes
+    our child's context, and those of `while_measuring` are from its lifetime. In a container the driver lists
+    the host's process ids, if any, and ours is not among `own_pids`. So there are three cases:
 
-    - one of `own_pids` is listed, or there are none: every other process is foreign;
-    - none is, but there are newcomers since the first list: the first of them is taken to be ours, or as many
-      as are ours. Newcomers between the same two lists cannot be told apart, so the number named may be ours;
-      that there is a foreign process is still right;
-    - none is and nobody is new: whoever is listed is foreign. An empty list is no proof of being alone, since
-      our own process has a context and is missing from it: the answer is None.
+    - One of `own_pids` is listed, or there are none: every other process is foreign.
+    - None is listed, but new processes appeared since the first list. The first new one (or as many as
+      `own_pids` has) is taken as ours. New processes between the same two lists cannot be distinguished, so a
+      returned id may be ours. But there certainly is a foreign process.
+    - None is listed, and no process is new: every listed process is foreign. An empty list does not prove
+      that there is none, because our own process has a context and is missing from the list. Then the result
+      is None.
     """
     lists = [frozenset(pids) for pids in while_measuring if pids is not None]
     if not lists:

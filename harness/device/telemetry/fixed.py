@@ -1,4 +1,4 @@
-"""Probes that need no hardware: one reports the same values each time, the other none, with a reason."""
+"""Probes without hardware: one reports constant values, the other no values, with a reason."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ STEADY = Snapshot(
     throttle_ns={"sw_power_cap": 0, "sync_boost": 0, "sw_thermal": 0, "hw_thermal": 0, "hw_power_brake": 0},
     memory_used_bytes=0,
 )
-"""A card that works undisturbed."""
+"""An undisturbed card."""
 
 
 class SteadyProbe:
-    """The null device's."""
+    """The null device's probe."""
 
     name = "scripted"
     unavailable: Mapping[str, str] = {
@@ -52,7 +52,7 @@ class SteadyProbe:
 
 
 class NoProbe(SteadyProbe):
-    """Tells nothing but the time, and gives one reason for every value."""
+    """A probe that only reports the time, and gives one reason for all other values."""
 
     name = "none"
 

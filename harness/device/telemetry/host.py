@@ -1,7 +1,7 @@
-"""The host's own account of itself, for a device that is a CPU.
+"""The host's state, for a device that is a CPU.
 
-Files of /sys are read directly: on a large machine psutil's walk over every core and sensor takes longer than
-the interval between two samples. Which files there are is settled once, on opening.
+Files of /sys are read directly: on a large machine psutil's scan of every core and sensor takes longer than
+the sampling interval. The available files are determined once, on opening.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _CPU_SENSORS = {"coretemp", "k10temp", "zenpower", "cpu_thermal"}
-"""hwmon drivers whose first sensor is the processor's package."""
+"""hwmon drivers whose first sensor is the CPU package."""
 _MOST_CLOCKS_READ = 16
 _SHORTEST_ENERGY_SPAN_S = 2e-3
-"""RAPL counters move about once in a millisecond."""
+"""Shortest span for power, in seconds: RAPL counters are updated about once in a millisecond."""
 _SHORTEST_BUSY_SPAN_S = 0.1
-"""The kernel counts busy time in ticks of 1 to 10 ms."""
+"""Shortest span for load, in seconds: the kernel counts busy time in ticks of 1 to 10 ms."""
 
 _NOT_A_GPU = "a CPU does not have it"
 _NO_SENSOR = "no processor sensor under /sys/class/hwmon"
@@ -42,10 +42,10 @@ _FACTS = {
 
 
 class HostProbe:
-    """Reads the clocks, temperature and energy of the host's processors, and its load.
+    """Reads the clocks, temperature and energy of the host's CPUs, and its load.
 
-    `sysfs` is where to find what Linux says of its hardware. Virtual machines seldom say anything: the clock
-    in their /proc/cpuinfo is the nominal one, whatever the core does, so it is not taken for a reading.
+    `sysfs` is Linux's folder of hardware facts. Virtual machines rarely report any. Their /proc/cpuinfo has
+    the nominal clock, which is ignored, because it is not measured.
     """
 
     name = "host"
@@ -62,7 +62,7 @@ class HostProbe:
             for name in sorted(sysfs.glob("class/hwmon/hwmon*/name"))
             if _text(name) in _CPU_SENSORS
         ]
-        # Packages alone: their parts (intel-rapl:0:0) would count twice, and psys holds more than processors.
+        # Only packages: their parts (intel-rapl:0:0) would count twice, and psys covers more than CPUs.
         self._packages = [
             name.parent
             for name in sorted(sysfs.glob("class/powercap/intel-rapl:*/name"))
@@ -94,7 +94,7 @@ class HostProbe:
         )
 
     def _tell(self, field: str, read: Callable[[], _T]) -> _T | None:
-        """Return what is read where it can be true; None, with the reason noted, where it cannot or fails."""
+        """Return a plausible value; None, with a reason noted, if it is implausible or reading fails."""
         try:
             value = read()
             if value is not None:
@@ -105,7 +105,7 @@ class HostProbe:
         return value
 
     def identity(self) -> Mapping[str, str]:
-        """Settings that change a processor's speed, as far as the host reports them."""
+        """Return settings that change a CPU's speed, as far as the host reports them."""
         facts = {fact: _text(self._sysfs / path) for fact, path in _FACTS.items()}
         return {fact: text for fact, text in facts.items() if text is not None}
 
@@ -118,7 +118,7 @@ class HostProbe:
         pass
 
     def _mean(self, field: str, paths: Sequence[Path], absent: str) -> float | None:
-        """The mean of files that count thousandths."""
+        """Return the mean of files in units of thousandths."""
         values = [value / 1e3 for value in map(_number, paths) if value is not None]
         if not values:
             self._unavailable[field] = f"{paths[0]} cannot be read" if paths else absent
@@ -127,7 +127,7 @@ class HostProbe:
         return sum(told) / len(told) if told else None
 
     def _read_energy(self, at_ns: int) -> tuple[float | None, float | None]:
-        """Return joules since opening, and watts since the last reading far enough away to tell."""
+        """Return joules since opening, and watts since the last reading that is long enough ago."""
         for package in self._packages:
             now_uj = _number(package / "energy_uj")
             if now_uj is None:
@@ -159,7 +159,7 @@ class HostProbe:
 
 
 class _Rate:
-    """The rate at which a total grows, between the last two readings that lie far enough apart."""
+    """Rate at which a total grows, between the last two readings that are far enough apart."""
 
     def __init__(self, shortest_s: float) -> None:
         self._shortest_s = shortest_s
@@ -167,7 +167,7 @@ class _Rate:
         self._rate: float | None = None
 
     def of(self, at_s: float, total: float) -> float | None:
-        """Take a reading, and return the rate a second; None before the first two."""
+        """Take a reading, and return the rate per second; None before the first two."""
         since_s, earlier = self._since = self._since or (at_s, total)
         if at_s - since_s >= self._shortest_s:
             self._rate = (total - earlier) / (at_s - since_s)

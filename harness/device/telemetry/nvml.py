@@ -1,8 +1,8 @@
-"""An NVIDIA card's own account of itself: the one place that talks to NVML.
+"""An NVIDIA card's state. Only this module uses NVML.
 
-Which calls a card answers differs by model, driver, virtualization and permission, so every value has its own
-ways of being asked, and what refuses for good is not asked again. An exception of any type and an answer that
-cannot be true make a value unavailable, with the reason.
+The calls that a card answers depend on model, driver, virtualization and permissions. So every value has
+several ways to read it, and a permanently refused call is not repeated. Any exception and any implausible
+answer make a value unavailable, with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Read = Callable[[Any, Any], Any]
-    """Reads one value, given the NVML module and the card's handle."""
+    """Reads one value from the NVML module and the card's handle."""
 
 CLOCK_EVENT_REASONS = {
     0x001: "idle",
@@ -48,17 +48,17 @@ _THROTTLE_FIELDS = {
     270: "hw_thermal",
     271: "hw_power_brake",
 }
-"""Field id of each counter of nanoseconds throttled (nvml.h: NVML_FI_DEV_CLOCKS_EVENT_REASON_*)."""
+"""Field id of each counter of throttled nanoseconds (nvml.h: NVML_FI_DEV_CLOCKS_EVENT_REASON_*)."""
 _POWER_INSTANT_FIELD = 186
 
 _LOST = {15, 16, 28}  # GpuIsLost, ResetRequired, GpuNotFound
 _PASSING = {7, 10, 14, 19, 20, 21, 23, 27, 999}
-"""Codes worth asking again: InsufficientSize, Timeout, IrqIssue, InUse, Memory, NoData and the like."""
+"""Error codes worth a retry: InsufficientSize, Timeout, IrqIssue, InUse, Memory, NoData and the like."""
 
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Member of the value union by NVML_VALUE_TYPE_*."""
 _NOT_A_VALUE = {"uiVal": 2**32 - 1, "ulVal": 2**64 - 1, "ullVal": 2**64 - 1}
-"""NVML_VALUE_NOT_AVAILABLE: all ones, which some drivers answer beside a success."""
+"""NVML_VALUE_NOT_AVAILABLE: all bits set, which some drivers return with a success."""
 
 _SWITCH = ("off", "on")
 _NO_OR_YES = ("no", "yes")
@@ -67,7 +67,7 @@ _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_proces
 
 
 def clock_event_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of a mask's bits, lowest first; a bit without a name is given as a number."""
+    """Return the names of a mask's bits, lowest first. A bit without a name is returned as a number."""
     bits = (1 << n for n in range(mask.bit_length()))
     return tuple(CLOCK_EVENT_REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
 
@@ -75,12 +75,12 @@ def clock_event_reasons(mask: int) -> tuple[str, ...]:
 class NvmlProbe:
     """Reads one card through NVML, and changes nothing.
 
-    The card is found by `pci_bus_id` (0000:65:00.0) or else `uuid` (GPU-... or MIG-...), never by index, for
-    NVML counts cards in another order than CUDA does. With neither it must be the machine's only card. `nvml`
-    stands in for the pynvml module.
+    The card is found by `pci_bus_id` (0000:65:00.0) or else `uuid` (GPU-... or MIG-...), never by index,
+    because NVML's order of cards differs from CUDA's. Without either it must be the machine's only card.
+    `nvml` replaces the pynvml module.
 
-    Raises DeviceError where the library, the driver or the card is missing. Later on only `snapshot` raises
-    it, when the card is lost.
+    Raises DeviceError if the library, the driver or the card is missing. Later only `snapshot` raises it, for
+    a lost card.
     """
 
     name = "nvml"
@@ -96,7 +96,7 @@ class NvmlProbe:
         self._closed = False
         try:
             self._nvml.nvmlInit()
-        except Exception as error:  # of a binding and a driver of any version
+        except Exception as error:  # from a binding and a driver of any version
             raise DeviceError(
                 f"NVML cannot start: {self._reason(error)}. It comes with the NVIDIA driver as "
                 "libnvidia-ml.so.1; see what nvidia-smi says, and inside a container that the driver's "
@@ -117,7 +117,7 @@ class NvmlProbe:
         return dict(self._unavailable)
 
     def snapshot(self, *, full: bool = True) -> Snapshot:
-        """Read the card now. Raises DeviceError when it is lost."""
+        """Read the card now. Raises DeviceError if it is lost."""
         at_ns = time.monotonic_ns()
         values = {field: self._ask(field) for field in _LIGHT}
         if full:
@@ -126,7 +126,7 @@ class NvmlProbe:
         return Snapshot(at_ns=at_ns, **values)
 
     def identity(self) -> Mapping[str, str]:
-        """Facts of the card and its settings; 'unavailable: why' for what the card refuses to tell."""
+        """Return facts of the card and its settings; 'unavailable: why' for facts that the card refuses."""
         facts = {}
         for fact in _FACTS:
             value, error = self._try_fact(fact)
@@ -137,7 +137,7 @@ class NvmlProbe:
         return facts
 
     def limits(self) -> DeviceLimits:
-        """Return the card's limits, each None where the card does not tell it or cannot mean what it says."""
+        """Return the card's limits; None for each that the card does not report plausibly."""
         return DeviceLimits(**{each.name: self._try_fact(each.name)[0] for each in fields(DeviceLimits)})
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class NvmlProbe:
                 self._nvml.nvmlShutdown()
 
     def _ask(self, field: str) -> Any:
-        """Return a field's value in the first way not refused; None, with the reason noted, without any."""
+        """Return a field's value in the first way that works; None, with the reason noted, if none does."""
         refusals = []
         ways = self._ways[field]
         for way, read in tuple(ways.items()):
@@ -156,18 +156,18 @@ class NvmlProbe:
                 self._settle(field, way)
                 return value
             if self._passes(error) or (field in self._told and isinstance(error, ImplausibleError)):
-                # Not the next way: one field must not mix two meanings, such as instant and mean power.
+                # Not the next way: a field must not mix two meanings, such as instant and mean power.
                 self._note_passing(field, way, error)
                 return None
             refusals.append(f"{way}: {self._reason(error)}")
-            if not isinstance(error, ImplausibleError):  # a card at rest may say 0 MHz, and later more
+            if not isinstance(error, ImplausibleError):  # an idle card may report 0 MHz, and later more
                 del ways[way]
         if refusals:
             self._unavailable[field] = "; ".join(refusals)
         return None
 
     def _settle(self, field: str, way: str) -> None:
-        """Begin with this way from now on, because it is the first that gave a value."""
+        """Try this way first from now on, because it was the first to return a value."""
         if field not in self._told:
             self._told.add(field)
             for earlier in takewhile(lambda each: each != way, tuple(self._ways[field])):
@@ -176,7 +176,7 @@ class NvmlProbe:
                 self._unavailable[field] = f"at times: {why.removeprefix('at times: ')}"
 
     def _throttle_ns(self) -> Mapping[str, int] | None:
-        """Return the counters that this card keeps; each of them can be refused alone."""
+        """Return the counters of this card. Each can be refused separately."""
         wanted = self._throttle_fields
         if not wanted:
             return None
@@ -209,7 +209,9 @@ class NvmlProbe:
         self._unavailable.setdefault(field, f"at times: {way}: {self._reason(error)}")
 
     def _try(self, read: Read, name: str = "") -> tuple[Any, Exception | None]:
-        """Return a plausible value and no error, or None and the error. Raises DeviceError if lost."""
+        """Return a plausible value and no error, or None and the error. Raises DeviceError for a
+        lost card.
+        """
         try:
             value = read(self._nvml, self._card)
             return plausible(name, value) if name in RANGES else value, None
@@ -223,14 +225,14 @@ class NvmlProbe:
             return None, error
 
     def _try_fact(self, fact: str) -> tuple[Any, Exception | None]:
-        """As _try, of a fact or limit of the card, which a lost card merely does not tell."""
+        """Try to read a fact or limit of the card. A lost card just does not report it."""
         try:
             return self._try(_FACTS[fact], fact)
         except DeviceError as error:
             return None, error
 
     def _code(self, error: Exception) -> int | None:
-        """NVML's number of an error of its own."""
+        """Return NVML's number of one of its errors."""
         code = getattr(error, "value", None) if isinstance(error, self._own_error) else None
         return code if isinstance(code, int) else None
 
@@ -238,7 +240,7 @@ class NvmlProbe:
         return self._code(error) in _PASSING
 
     def _reason(self, error: Exception) -> str:
-        """Return an error's words; NVML's own errors and ours without their kind."""
+        """Return an error's message; with its type, unless it is NVML's or ours."""
         why = reason_of(error)
         known = isinstance(error, (self._own_error, ImplausibleError, DeviceError))
         return why.partition(": ")[2] or why if known else why
@@ -264,10 +266,10 @@ def _card(nvml: Any, pci_bus_id: str | None, uuid: str | None) -> Any:
 
 
 def visible_card(variables: Mapping[str, str], nvml: Any = None) -> DeviceInfo:
-    """Describe CUDA's first card by what its driver tells, where no CUDA library is at hand.
+    """Describe CUDA's first card through its driver, if there is no CUDA library.
 
-    `variables` are those of the environment. Raises DeviceError where there is no card, or where only CUDA
-    knows which one is the first.
+    `variables` are the environment's. Raises DeviceError without a card, or if only CUDA knows which card is
+    first.
     """
     nvml = nvml or _pynvml()
     try:
@@ -278,8 +280,8 @@ def visible_card(variables: Mapping[str, str], nvml: Any = None) -> DeviceInfo:
             nvml.nvmlShutdown()
     except DeviceError:
         raise
-    except Exception as error:  # of a binding and a driver of any version
-        raise DeviceError(f"NVML tells of no card: {reason_of(error)}") from error
+    except Exception as error:  # from a binding and a driver of any version
+        raise DeviceError(f"NVML reports no card:  {reason_of(error)}") from error
 
 
 def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:
@@ -288,8 +290,8 @@ def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:
         return nvml.nvmlDeviceGetHandleByUUID(first)
     cards = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
     if not first.isdecimal() or int(first) >= len(cards):
-        raise DeviceError(f"CUDA_VISIBLE_DEVICES={first} shows none of the {len(cards)} cards that NVML sees")
-    # CUDA counts the fastest cards first, NVML by their places on the bus.
+        raise DeviceError(f"CUDA_VISIBLE_DEVICES={first} hides all of the {len(cards)} cards that NVML sees")
+    # CUDA orders cards by speed, NVML by bus position.
     models = {_words(nvml.nvmlDeviceGetName(card)) for card in cards}
     if len(models) > 1 and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         raise DeviceError("cards of several models are here, and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
@@ -316,7 +318,7 @@ def _described(nvml: Any, card: Any) -> DeviceInfo:
 
 
 def _field_value(answer: Any, nvml: Any, _: Any) -> float:
-    """Return one answer's number. The call as a whole succeeds even where a field in it is refused."""
+    """Return one answer's number. The call succeeds even if a field in it is refused."""
     if answer.nvmlReturn:
         raise nvml.NVMLError(answer.nvmlReturn)
     member = _VALUE_MEMBERS[answer.valueType]
@@ -348,14 +350,14 @@ def _named(names: tuple[str, ...], value: int) -> str:
 
 
 def _words(value: Any) -> str:
-    """Return a fact as text; bytes are an older binding's, and a driver's name may be no UTF-8."""
+    """Return a fact as text. An older binding returns bytes, and a driver's name may be invalid UTF-8."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _by_call(name: str, converted: Callable[[Any], Any]) -> dict[str, Read]:
-    """The way to ask that is one call of NVML's of the card alone."""
+    """Return a way to read that calls one NVML function with the card."""
     return {name: lambda n, c: converted(getattr(n, name)(c))}
 
 
@@ -372,7 +374,7 @@ _LIGHT: dict[str, dict[str, Read]] = {
         ),
         "nvmlDeviceGetTemperature": lambda n, c: float(n.nvmlDeviceGetTemperature(c, n.NVML_TEMPERATURE_GPU)),
     },
-    # nvmlDeviceGetPowerUsage is a mean of one second on GA10x and newer: too slow for most measurements.
+    # nvmlDeviceGetPowerUsage averages over a second on GA10x and newer: too slow for most measurements.
     "power_w": {
         "field 186 (instant)": lambda n, c: (
             _field_value(n.nvmlDeviceGetFieldValues(c, [_POWER_INSTANT_FIELD])[0], n, c) / 1e3
@@ -392,7 +394,7 @@ _LIGHT: dict[str, dict[str, Read]] = {
         **_by_call("nvmlDeviceGetCurrentClocksThrottleReasons", _reasons),
     },
 }
-"""Cheap values, by field and by ways to ask for it, the better way first."""
+"""Cheap values, by field and by way to read, the better way first."""
 
 _FULL: dict[str, dict[str, Read]] = {
     "memory_used_bytes": _by_call("nvmlDeviceGetMemoryInfo", lambda memory: int(memory.used)),
@@ -401,7 +403,7 @@ _FULL: dict[str, dict[str, Read]] = {
         **_by_call("nvmlDeviceGetComputeRunningProcesses_v2", _pids),
     },
 }
-"""Values of a full snapshot beside the light ones and the throttle counters."""
+"""Values of a full snapshot in addition to the light ones and the throttle counters."""
 
 _FACTS: dict[str, Read] = {
     "driver": lambda n, _: n.nvmlSystemGetDriverVersion(),
@@ -412,7 +414,7 @@ _FACTS: dict[str, Read] = {
     "power_limit_default_w": lambda n, c: n.nvmlDeviceGetPowerManagementDefaultLimit(c) / 1e3,
     "max_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM),
     "max_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM),
-    # NVML cannot read locked clocks back: whether a lock is in force shows in the sampled clocks alone.
+    # NVML cannot read locked clocks. Only the sampled clocks show a lock.
     "application_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_SM),
     "application_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_MEM),
     "memory_bus_bits": lambda n, c: n.nvmlDeviceGetMemoryBusWidth(c),
@@ -420,10 +422,10 @@ _FACTS: dict[str, Read] = {
     "ecc": lambda n, c: _named(_SWITCH, n.nvmlDeviceGetEccMode(c)[0]),
     "mig": lambda n, c: _named(_SWITCH, n.nvmlDeviceGetMigMode(c)[0]),
     "compute_mode": lambda n, c: _named(_COMPUTE_MODES, n.nvmlDeviceGetComputeMode(c)),
-    # Whether one is attached says nothing: an H200, which has no outlet, says yes.
+    # Its presence means nothing: an H200, which has no outlet, reports one.
     "display_active": lambda n, c: _named(_NO_OR_YES, n.nvmlDeviceGetDisplayActive(c)),
     "virtualization": lambda n, c: _named(_VIRTUALIZATION, n.nvmlDeviceGetVirtualizationMode(c)),
-    # The most that card and slot allow together: the generation of the moment drops whenever the card idles.
+    # The maximum of card and slot: the current generation drops whenever the card idles.
     "pcie_generation": lambda n, c: n.nvmlDeviceGetMaxPcieLinkGeneration(c),
     "pcie_width": lambda n, c: n.nvmlDeviceGetMaxPcieLinkWidth(c),
     "pcie_width_now": lambda n, c: n.nvmlDeviceGetCurrPcieLinkWidth(c),

@@ -1,3 +1,4 @@
-"""Sources of a history's figures: our records, asv's result files, and the cards that have either.
-No figure is judged here.
+"""Sources of a history's values: our records, asv's result files, and the cards that have either.
+
+They judge no value.
 """

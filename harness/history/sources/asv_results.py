@@ -1,7 +1,7 @@
-"""asv's results, of any project, as a history's figures: the one place that knows how asv stores them.
+"""Reads asv's results of any project. This is the only module that knows how asv stores them.
 
-asv keeps a file for each commit and environment, and some projects one for each run. Those of one commit and
-environment make one row: of each case the newest figure.
+asv has a file for each commit and environment, and some projects have one for each run. All files of a commit
+and environment make one row, with the newest value of each case.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from harness.system.decoding import convert, decode, decoder
 from harness.system.files import UNREADABLE, read_regular
 
 Parameters: TypeAlias = tuple[str, ...]
-"""The parameters of one figure, as asv writes them, which is Python's repr."""
+"""Parameters of one value, as asv writes them, which is Python's repr."""
 
 API_VERSION = 2
-"""The version of asv's result files and benchmarks.json."""
+"""Version of asv's result files and benchmarks.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,36 +48,37 @@ class AsvBenchmark:
     version: str
     param_names: tuple[str, ...]
     params: tuple[tuple[str, ...], ...]
-    """The values of each parameter as asv writes them, which is Python's repr."""
+    """Values of each parameter as asv writes them, which is Python's repr."""
     listed: bool = True
-    """True if benchmarks.json still has the benchmark."""
+    """True if benchmarks.json still lists the benchmark."""
     has_number: bool = True
-    """True if the author fixed the number of calls per sample. Otherwise each run of asv chooses it by the
-    time of a call, and the number says nothing about the measurement.
+    """True if the author fixed the number of calls per sample.
+
+    Otherwise each run of asv chooses the number by the time of a call, and it says nothing about the method.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardTable:
-    """Everything asv has stored of one card. Mappings are by benchmark."""
+    """All of asv's results of one card. Mappings are by benchmark."""
 
     machine: Mapping[str, str]
     commits: tuple[str, ...]
     """The full hash of each row."""
     started_at_ms: tuple[float, ...] = ()
-    """When each row's newest benchmark began, in milliseconds since 1970; 0 where no file tells."""
+    """Start of each row's newest benchmark, in milliseconds since 1970; 0 if unknown."""
     columns: Mapping[str, tuple[tuple[str, ...], ...]]
-    """The parameters of each column, as asv writes them."""
+    """Parameters of each column, as asv writes them."""
     values: Mapping[str, npt.NDArray[np.float32]]
-    """A row per commit and a column per parameters: NaN for no figure, infinite where it failed."""
+    """A row per commit and a column per parameters: NaN for no value, infinite if it failed."""
     contexts: Mapping[str, tuple[Mapping[str, str], ...]]
-    """The conditions of each row, by key of CONTEXT; with the environment if there are several."""
+    """Conditions of each row, by key of CONTEXT, including the environment if there are several."""
     conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
-    """Further conditions of each row that asv records. Equal ones are one object."""
+    """Further conditions of each row that asv records. Equal ones share an object."""
     problems: tuple[str, ...]
     """A sentence for each file or value that could not be read."""
     machine_problem: str = ""
-    """The reason why machine.json could not be used; empty if it could."""
+    """Reason why machine.json could not be used; empty if it could."""
 
 
 class _Results(msgspec.Struct):
@@ -85,7 +86,7 @@ class _Results(msgspec.Struct):
     version: int
     result_columns: list[str]
     results: dict[str, msgspec.Raw]
-    """Most of a file is columns that nothing here asks for: what is asked for is parsed then."""
+    """Most of a file is columns that are never used, so columns are parsed on demand."""
     params: dict[str, Any] = {}
     env_name: str | None = None
 
@@ -95,20 +96,20 @@ class _ParsedResults(_Results):
 
 
 class _ResultFile(KeptFile, frozen=True):
-    """A result file that was read, but for its figures. Its layouts are those of its benchmarks in turn."""
+    """A result file without its values. Its layouts are those of its benchmarks in order."""
 
     commit: str = ""
     environment: str = ""
-    """The name of the environment, from the file's content or else from the file's name."""
+    """Name of the environment, from the file's content or else from its name."""
     params: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: tuple[float, ...] = ()
-    """When each benchmark began, in milliseconds since 1970, as asv stamps it."""
+    """Start of each benchmark, in milliseconds since 1970, as asv records it."""
     number: tuple[int, ...] = ()
     """Calls of each benchmark per sample; 0 if unknown."""
     wordy: tuple[str, ...] = ()
-    """Benchmarks with results that are no numbers."""
+    """Benchmarks with results that are not numbers."""
     format: str = ""
-    """The one that it has instead of API_VERSION, where that is the problem."""
+    """The file's version, if it differs from API_VERSION and prevented reading."""
 
     @property
     def last_start_ms(self) -> float:
@@ -116,7 +117,7 @@ class _ResultFile(KeptFile, frozen=True):
 
 
 class _Columns(msgspec.Struct, frozen=True, cache_hash=True):
-    """A benchmark of a result file: a figure for each set of parameters."""
+    """A benchmark of a result file: a value for each set of parameters."""
 
     benchmark: str
     version: str
@@ -137,7 +138,7 @@ def no_history(results: Path) -> StoreError:
 
 
 def read_benchmarks(results: Path) -> dict[str, AsvBenchmark]:
-    """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
+    """Return the benchmarks by name. Raises StoreError if their list is missing or unreadable."""
     path = results / "benchmarks.json"
     try:
         listed = decode(read_regular(path), dict[str, Any])
@@ -161,14 +162,15 @@ _TYPES = {
     "peakmem": ("peakmemory", "bytes"),
     "mem": ("memory", "bytes"),
 }
-"""Type and unit of a benchmark by how its method is called, as asv has it. Of a track its author decides."""
+"""Type and unit of a benchmark by the prefix of its method, as in asv. The author decides for a track."""
 
 
 def unlisted(
     columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, AsvBenchmark]
 ) -> dict[str, AsvBenchmark]:
-    """Benchmarks that there are results of and that the suite has no more, but for tracks of our suites: what
-    kernels these have now is told by records.
+    """Return benchmarks that have results but are no longer in the suite.
+
+    Tracks of our suites are excluded, because records list their kernels.
     """
     found = {}
     for name, known in columns.items():
@@ -200,16 +202,16 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> AsvBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """The commits and columns of which a card's folder has results."""
+    """The commits and columns with results in a card's folder."""
 
     commits: Mapping[str, Collection[str]]
-    """The full hashes of commits by environment."""
+    """Full hashes of commits by environment."""
     columns: Mapping[str, Collection[Parameters]]
-    """The parameters of figures by benchmark."""
+    """Parameters of values by benchmark."""
 
 
 def read_contents(folder: Path) -> Contents:
-    """Raises StoreError where the folder cannot be read."""
+    """Return the contents of a folder. Raises StoreError if it cannot be read."""
     found = _RESULTS.table(folder)
     commits: dict[str, set[str]] = defaultdict(set)
     for file, environment in zip(found.facts, _environments(found.facts), strict=True):
@@ -223,7 +225,7 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _environments(files: Sequence[_ResultFile]) -> list[str]:
-    """The environment of each file as asv calls it, with the system where one name is of several."""
+    """Return the environment of each file by asv's name, with the system if several share a name."""
     systems: dict[str, set[str]] = defaultdict(set)
     told = [(file.environment, file.params.get("os", "").partition(" ")[0]) for file in files]
     for name, system in told:
@@ -232,9 +234,9 @@ def _environments(files: Sequence[_ResultFile]) -> list[str]:
 
 
 def checked_document(name: str, content: bytes) -> dict[str, Any]:
-    """benchmarks.json, machine.json or a result, by the file's name, read and found to be whole.
+    """Return the parsed content of benchmarks.json, machine.json or a result, by the file's name.
 
-    Raises ValueError with what is wrong, a sentence without its subject and full stop.
+    Raises ValueError for an incomplete document; the message is a sentence without subject and full stop.
     """
     document = _json_of(content, 1 if name == "machine.json" else API_VERSION)
     if name == "machine.json":
@@ -280,7 +282,7 @@ def _check_result(name: str, document: Mapping[str, Any]) -> None:
 
 
 def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> set[str] | None:
-    """A result's suites, by what benchmarks.json lists; None where it has more than their tracks."""
+    """Return a result's suites, by benchmarks.json; None if it has other benchmarks than their tracks."""
     suites: set[str] = set()
     for name in document["results"]:
         group, _, method = name.rpartition(".")
@@ -347,7 +349,7 @@ def _of_results(
 
 @functools.lru_cache(maxsize=65_536)
 def _columns(benchmark: str, version: str, params: bytes) -> _Columns:
-    """Return the columns of a benchmark with parameters in JSON: they hardly differ from file to file."""
+    """Return the columns of a benchmark with parameters in JSON. Cached, because most files have the same."""
     lists = [list(map(str, values)) for values in json.loads(params) or [] if isinstance(values, list)]
     return _Columns(benchmark, version, tuple(product(*lists)))
 
@@ -358,12 +360,12 @@ def _decoded(content: bytes) -> _Results:
     except msgspec.DecodeError:
         if b"NaN" not in content and b"Infinity" not in content:
             raise
-        # asv writes what Python's json writes, which is more than JSON has.
+        # asv writes with Python's json, which allows more than JSON.
         return convert(loads(content), _ParsedResults)
 
 
 def _fields(row: Any) -> list[Any]:
-    """A benchmark's columns, as they are or not parsed yet."""
+    """Return a benchmark's columns, parsed or not."""
     if isinstance(row, msgspec.Raw):
         row = _ROW_DECODER.decode(row) if memoryview(row)[0] == ord("[") else _parsed(row)
     return row if isinstance(row, list) else [row]
@@ -379,7 +381,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _other_format(content: bytes) -> str:
-    """The format of a file, where that is why it could not be read; else nothing."""
+    """Return the version of a file, if that is why it could not be read; else ""."""
     try:
         version = json.loads(content).get("version")
     except (ValueError, AttributeError, RecursionError):
@@ -389,22 +391,22 @@ def _other_format(content: bytes) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _most(counts: bytes) -> int:
-    """The largest of a list of numbers in JSON, 0 for none: they hardly differ from file to file."""
+    """Return the largest number of a list in JSON, 0 for none. Cached, because most files have the same."""
     numbers = json.loads(counts)
     numbers = numbers if isinstance(numbers, list) else []
     return min(max((each for each in numbers if isinstance(each, int)), default=0), _LARGEST)
 
 
 _LARGEST = 2**63 - 1
-"""The largest number that a table can hold."""
+"""Largest number that a table can hold."""
 
 
 _FAILED = np.float32(np.inf)
-"""Marks a figure that is missing because its kernel failed: no measured figure is infinite."""
+"""Marks a missing value of a failed kernel. No measured value is infinite."""
 
 
 def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
-    """A result's figures; and whether there is something else among them, such as a text, which is none."""
+    """Return a result's values, and whether it also has entries that are not numbers."""
     numbers = np.full(width, _FAILED, np.float32)
     if not isinstance(result, list) or len(result) != width:
         return numbers, False
@@ -413,7 +415,7 @@ def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
     if wordy or type(None) in kinds:
         failed = [_FAILED if each is None else each for each in result]
         result = [each if isinstance(each, (int, float, np.float32)) else np.nan for each in failed]
-    with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+    with np.errstate(over="ignore"):  # a value beyond single precision is not from a kernel
         numbers[:] = result
     return numbers, wordy
 
@@ -438,15 +440,15 @@ class _Benchmarked:
 
     columns: tuple[Parameters, ...]
     values: Figures32
-    """A column for each parameters; NaN where a file has no figure."""
+    """A column for each set of parameters; NaN if a file has no value."""
     versions: Sequence[str]
-    """The version of the benchmark in each file; empty where the file does not have it."""
+    """Version of the benchmark in each file; empty if the file lacks it."""
     started_at: npt.NDArray[np.float64]
     number: npt.NDArray[np.int64]
 
 
 class _Blocks:
-    """The blocks of figures in a table's files, by their layout."""
+    """The blocks of values in a table's files, by layout."""
 
     def __init__(self, table: _Table) -> None:
         self._table = table
@@ -490,7 +492,7 @@ def _joined(parts: Iterable[Iterable[Any]], kind: Any) -> npt.NDArray[Any]:
 def read_table(
     folder: Path, benchmarks: Mapping[str, AsvBenchmark], environment: str | None = None
 ) -> CardTable:
-    """A card's table, from its cache where files have not changed since; of one environment, or of all."""
+    """Return a card's table, of one environment or of all. Unchanged files come from its cache."""
     table = _RESULTS.table(folder)
     files, blocks = table.facts, _Blocks(table)
     chosen = [row for row, name in enumerate(_environments(files)) if environment in (None, name)]
@@ -522,7 +524,7 @@ def read_table(
             conditions[name] = tuple(condition(files[row].file, numbers[row]) for row in newest)
     machine, problem = _machine(folder)
     if environment is not None and newest_files:
-        # A folder has one machine.json, whatever systems the machine was started with.
+        # A folder has one machine.json, even if the machine had several operating systems.
         newest_file = max(newest_files, key=attrgetter("last_start_ms"))
         machine = {**machine, **newest_file.params, "environment": environment}
     measured = {table.layouts[n].benchmark for row in chosen for n in files[row].layouts}
@@ -540,11 +542,11 @@ def read_table(
 
 
 _HASH = re.compile("[0-9a-f]{64}")
-"""A version that asv made of a benchmark's source."""
+"""A version that asv computed from a benchmark's source."""
 
 
 MachineParams: TypeAlias = tuple[tuple[str, str], ...]
-"""The machine in a result file, as pairs, so that it can be a key."""
+"""The machine in a result file as pairs, so that it is hashable."""
 
 
 def _context(params: MachineParams, method: str, environment: str) -> Mapping[str, str]:
@@ -554,8 +556,10 @@ def _context(params: MachineParams, method: str, environment: str) -> Mapping[st
 
 
 def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int], Mapping[str, str]]:
-    """Tells how a benchmark was measured, but for what begins an epoch, by its file's name and its number.
-    What is equal is one object: a history has millions of figures, and few ways to take them.
+    """Return a function for a benchmark's conditions, without those that begin an epoch.
+
+    Its arguments are the file's name and the number of calls. Equal conditions share an object: a history has
+    millions of values and few conditions.
     """
     kinds: dict[MachineParams, int] = {}
     kind_of: dict[str, int] = {}
@@ -572,8 +576,9 @@ def _conditions(files: Iterable[_ResultFile]) -> Callable[[str, int], Mapping[st
 
 
 def _merged(found: _Benchmarked, version: str, groups: Sequence[list[int]]) -> tuple[Figures32, list[int]]:
-    """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
-    and of each commit the row of the newest file with figures.
+    """Return a row per commit of a benchmark's values: for each case the newest value, else its failure.
+
+    Also return for each commit the row of the newest file with values.
     """
     values = found.values
     if all(len(rows) == 1 for rows in groups):
@@ -581,7 +586,7 @@ def _merged(found: _Benchmarked, version: str, groups: Sequence[list[int]]) -> t
         return values[single], single
     orders = [rows if len(rows) == 1 else _by_time(found, version, rows) for rows in groups]
     depth = max(map(len, orders), default=1)
-    # One file more or less is no matter: what comes twice changes nothing.
+    # An additional file does not matter: duplicates change nothing.
     layers = np.array([rows[:1] * (depth - len(rows)) + rows for rows in orders], np.intp).reshape(-1, depth)
     merged = values[layers[:, -1]]
     for layer in reversed(range(depth - 1)):
@@ -593,7 +598,7 @@ def _merged(found: _Benchmarked, version: str, groups: Sequence[list[int]]) -> t
 
 
 def _by_time(found: _Benchmarked, version: str, rows: list[int]) -> list[int]:
-    """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
+    """Return the files of one commit, newest last; only those of the benchmark's current version, if any."""
     own = [row for row in rows if found.versions[row] == version] or rows
     return sorted(own, key=lambda row: found.started_at[row])
 
@@ -626,7 +631,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
 
 
-# As figures
+# Conversion to tables of values
 
 
 def groups_of(
@@ -634,10 +639,10 @@ def groups_of(
     columns: Mapping[str, Collection[Parameters]] | None = None,
     directions: Mapping[str, str] | None = None,
 ) -> Iterator[Group]:
-    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark: those listed,
-    and then those that there are `columns` of results of.
+    """Yield suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark.
 
-    `directions` is what the project says of the others: which way is better, by globs of their names.
+    First come listed benchmarks, then those with only `columns` of results. `directions` is the project's
+    better direction of benchmarks outside of suites, by globs of their names.
     """
     suites, others = _sorted(benchmarks)
     for suite, tracks in suites.items():
@@ -670,7 +675,7 @@ def groups_of(
 def figures_of(
     table: CardTable, benchmarks: Mapping[str, AsvBenchmark]
 ) -> tuple[tuple[Figures, ...], tuple[Figures, ...]]:
-    """Return the figures of each suite, and those of each other benchmark."""
+    """Return the values of each suite, and those of each other benchmark."""
     suites, others = _sorted(benchmarks)
     of_suites = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
     of_others = [_figures(each.name, table, {each.type: each}) for each in others]
@@ -680,7 +685,7 @@ def figures_of(
 def _sorted(
     benchmarks: Mapping[str, AsvBenchmark],
 ) -> tuple[dict[str, dict[str, AsvBenchmark]], list[AsvBenchmark]]:
-    """The tracks of each suite by metric, and benchmarks that are of no suite."""
+    """Return the tracks of each suite by metric, and benchmarks outside of suites."""
     suites: dict[str, dict[str, AsvBenchmark]] = defaultdict(dict)
     others: list[AsvBenchmark] = []
     for benchmark in benchmarks.values():
@@ -716,7 +721,7 @@ def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:
 
 
 def _plain(parameter: str) -> str:
-    """A parameter as its author wrote it: asv keeps Python's repr, quotes included."""
+    """Return a parameter as its author wrote it. asv stores Python's repr, including quotes."""
     try:
         value = ast.literal_eval(parameter)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -725,7 +730,7 @@ def _plain(parameter: str) -> str:
 
 
 def _figures(name: str, table: CardTable, tracks: Mapping[str, AsvBenchmark]) -> Figures | None:
-    """The tracks that a card has results of, side by side in the order of the first one's columns."""
+    """Return the tracks that a card has results of, side by side in the first track's column order."""
     there = {metric: each.name for metric, each in tracks.items() if each.name in table.values}
     if not there:
         return None

@@ -1,9 +1,9 @@
-"""The cards of a results folder: one a machine, and more where asv's environments of it are to be kept apart.
+"""The cards of a results folder: one per machine, or one per environment of asv's.
 
-asv measures a machine in one environment or in several: another version of Python or of what is required, or
-another system. Where they follow each other, each measured on commits later than all of the one before, as
-when the interpreter at hand is updated, they are one card, and each begins an epoch. Where any two of them
-overlap, all are apart, a card each: figures of two environments never share a series then.
+asv measures a machine in one or several environments: another version of Python or of a requirement, or
+another system. If environments follow each other in time, without a common commit, they are one card, and
+each begins an epoch. That happens when an interpreter is updated. If two environments overlap, each is a
+separate card, so that their values never share a series.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from harness.history.sources.our_records import Commits
 from harness.records.record_files import reading
 
 _LONGEST = 60
-"""Characters of what tells an environment from the others."""
+"""Most characters of the text that distinguishes an environment from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSource:
-    """The folder and environment from which the figures of a series come."""
+    """The folder and environment of a series' values."""
 
     folder: Path
     """The folder of the machine's results."""
     environment: str | None = None
-    """The one of asv's whose figures it has; empty for those measured without asv, None for all there are."""
+    """asv's environment of the values; "" for values measured without asv, None for all."""
     name: str
-    """The folder's; of one of several environments with what tells it from the others, after a slash."""
+    """Name of the folder; for one of several environments, followed by a slash and its distinction."""
 
     def is_called(self, glob: str) -> bool:
-        """Return whether the card's own name or its machine's matches."""
+        """Return whether the glob matches the card's own name or its machine's."""
         return any(fnmatchcase(name, glob) for name in (self.name, self.folder.name))
 
 
 def machine_of(card: str) -> str:
-    """The name of a card's machine: a folder's has no slash."""
+    """Return the name of a card's machine. The name of a folder has no slash."""
     return card.partition("/")[0]
 
 
 def card_folders(results: Path) -> tuple[Path, ...]:
-    """Folders of cards, by name. Raises StoreError where the results cannot be read.
+    """Return the folders of cards by name. Raises StoreError if the results cannot be read.
 
-    asv makes no name that is not UTF-8, and no page could show one, so such a folder is none.
+    A name that is not UTF-8 is skipped: asv makes none, and no page could show it.
     """
     with reading(results):
         folders = [path for path in results.iterdir() if path.is_dir()]
@@ -58,7 +58,7 @@ def card_folders(results: Path) -> tuple[Path, ...]:
 def cards_of(
     folder: Path, environments: Mapping[str, Collection[str]], commits: Commits
 ) -> tuple[CardSource, ...]:
-    """The cards of a folder, by the hashes of the commits that each of its environments has figures of."""
+    """Return the cards of a folder, by the commits with values in each of its environments."""
     named = {name: hashes for name, hashes in environments.items() if name}
     if _follow_each_other(named, commits):
         return (CardSource(folder=folder, name=folder.name),)
@@ -79,7 +79,7 @@ def _follow_each_other(environments: Mapping[str, Collection[str]], commits: Com
 
 
 def _labels(names: Collection[str]) -> dict[str, str]:
-    """The parts of each environment's name that not all of them have, such as py3.12 or numpy1.26."""
+    """Return the parts of each environment's name that not all share, such as py3.12 or numpy1.26."""
     parts = {name: name.split("-") for name in names}
     common = set.intersection(*map(set, parts.values()))
     labels = {name: "-".join(part for part in parts[name] if part not in common) for name in names}
@@ -88,7 +88,7 @@ def _labels(names: Collection[str]) -> dict[str, str]:
 
 
 def _cut(label: str) -> str:
-    """Return the label, cut so that an environment with many requirements does not fill the screen."""
+    """Return the label, shortened so that an environment with many requirements does not fill the screen."""
     if len(label) <= _LONGEST:
         return label
     return f"{label[: _LONGEST - 9]}-{hashlib.sha256(label.encode(errors='replace')).hexdigest()[:8]}"

@@ -1,6 +1,6 @@
-"""Tables of figures in the harness's cache: a file is read again if its name, size or time has changed.
+"""Caches tables of values. A file is read again if its name, size or time has changed.
 
-A history may hold tens of thousands of files, and a new commit adds one of them.
+A history may have tens of thousands of files, and a new commit adds one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _FORMAT = 6
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A file that was read, but for its figures."""
+    """A file that was read, without its values."""
 
     file: str
     size: int
     mtime_ns: int = 0
     layouts: tuple[int, ...] = ()
-    """Numbers of the table's layouts, whose figures the file has one after the other."""
+    """Numbers of the table's layouts, in the order of the file's values."""
     problem: str = ""
-    """Reason why the file could not be read, as a sentence; empty where it was."""
+    """Reason why the file could not be read, as a sentence; else empty."""
 
 
 F = TypeVar("F", bound=KeptFile)
@@ -52,13 +52,13 @@ class KeptTable(Generic[F, L]):
 
     facts: tuple[F, ...]
     layouts: tuple[L, ...]
-    """Descriptions of blocks of figures. Most files have the same few."""
+    """Descriptions of blocks of values. Most files share a few."""
     values: Figures32
-    """The figures of all files, one after the other."""
+    """Values of all files, concatenated."""
 
 
 class CachedTable(msgspec.Struct, Generic[F, L]):
-    """A table as the cache has it. Each kind has a class of its own: msgspec keeps what it knows by class."""
+    """A table in the cache. Each kind has its own class, because msgspec caches by class."""
 
     version: str
     facts: list[F]
@@ -71,19 +71,19 @@ class TableReader(Generic[F, L]):
     """Reads the files of one kind in a folder, or takes them from the cache."""
 
     kind: str
-    """Ending of the cache's file."""
+    """Extension of the cache's file."""
     version: str
-    """Text that changes when figures are read in another way."""
+    """Text that changes when values are read differently."""
     cached: type[CachedTable[F, L]]
     wanted: Callable[[str], bool]
-    """Tells a file to be read by its name."""
+    """Tells by name whether a file is read."""
     width: Callable[[L], int]
-    """Number of figures of a layout."""
+    """Returns the number of values of a layout."""
     read: Callable[[Path, KeptFile, dict[L, int]], tuple[F, Figures32]]
-    """Reads one file of a folder; a new layout is added to the dictionary of layouts and their numbers."""
+    """Reads one file of a folder, and adds a new layout to the dictionary of layouts and their numbers."""
 
     def table(self, folder: Path) -> KeptTable[F, L]:
-        """Return the table of a folder. Raises StoreError where the folder cannot be read."""
+        """Return the table of a folder. Raises StoreError if the folder cannot be read."""
         found = listing(folder, self.wanted)
         file = cache_file(folder, self.kind)
         known = self._load(file)
@@ -95,7 +95,7 @@ class TableReader(Generic[F, L]):
         return table
 
     def starts(self, table: KeptTable[F, L]) -> list[int]:
-        """Return where the figures of each file begin in the table's values, and where the last ones end."""
+        """Return the start of each file's values in the table, and the end of the last."""
         widths = list(map(self.width, table.layouts))
         return list(accumulate((sum(widths[n] for n in each.layouts) for each in table.facts), initial=0))
 
@@ -104,7 +104,7 @@ class TableReader(Generic[F, L]):
         return f"{_FORMAT} {self.version}"
 
     def _load(self, file: Path) -> KeptTable[F, L]:
-        """Return the cached table; an empty table if there is none, or it cannot be used."""
+        """Return the cached table; an empty table if there is none, or it is unusable."""
         nothing: KeptTable[F, L] = KeptTable((), (), np.empty(0, np.float32))
         cached = read_cached(file, self.cached)
         if cached is None or cached.version != self._version:
@@ -130,14 +130,14 @@ class TableReader(Generic[F, L]):
 
 
 def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int, int]]:
-    """Name, size and time of every file that is wanted by its name, in order. Raises StoreError."""
+    """Return name, size and time of every wanted file, in order. Raises StoreError."""
     with reading(folder), os.scandir(folder) as entries:
         stats = [(entry.name, stat_of(entry)) for entry in entries if wanted(entry.name)]
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
 def cache_file(folder: Path, kind: str) -> Path:
-    """Return where to keep what was made of a results folder."""
+    """Return the cache file for a results folder."""
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]
     return cache_dir() / "history" / f"{name}.{kind}"
 
@@ -148,7 +148,7 @@ def is_kept(folder: Path) -> bool:
 
 
 def read_cached(file: Path, kind: type[T]) -> T | None:
-    """Return the content of a file of the cache; None if there is none, or it cannot be used."""
+    """Return the content of a cache file; None if there is none, or it is unusable."""
     try:
         return msgspec.msgpack.decode(read_regular(file), type=kind)
     except (OSError, *UNREADABLE):
@@ -156,6 +156,6 @@ def read_cached(file: Path, kind: type[T]) -> T | None:
 
 
 def write_cached(file: Path, content: Any) -> None:
-    """Write a table to the cache. If it cannot be written, the next reading is slower."""
+    """Write a table to the cache. If that fails, the next reading is slower."""
     with contextlib.suppress(OSError, OverflowError, UnicodeEncodeError):
         write_atomically(file, msgspec.msgpack.encode(content), durable=False)

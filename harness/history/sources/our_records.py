@@ -37,7 +37,7 @@ from harness.system.files import MOST_BYTES, UNREADABLE
 
 @dataclass(frozen=True)
 class Commits:
-    """A line of first parents. What is called a position elsewhere is an index into it."""
+    """Commits along first parents. A position in other modules is an index into them."""
 
     line: tuple[git.Commit, ...]
 
@@ -53,7 +53,7 @@ class Commits:
 
 
 def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
-    """The first parents of a revision. Raises GitError where it cannot be read."""
+    """Return the first parents of a revision. Raises GitError."""
     return Commits(tuple(git.first_parents(repository, revision)))
 
 
@@ -94,7 +94,7 @@ class _Comparison(msgspec.Struct):
 
 
 class TimeEffect(msgspec.Struct, frozen=True):
-    """The effect on time, head over base minus 1, with the ends of its interval."""
+    """Effect on time, head over base minus 1, with the ends of its interval."""
 
     effect: float
     low: float
@@ -105,7 +105,7 @@ class Judged(msgspec.Struct, frozen=True):
     """The verdict of a comparison on a case."""
 
     case: str
-    """Its short name."""
+    """Short name of the case."""
     status: str
     time: TimeEffect | None = None
     """The effect on time; None for a case that was not measured, as of identical code."""
@@ -123,7 +123,8 @@ class _RecordLine(msgspec.Struct):
 
 
 _TAIL_BYTES = 2**18
-"""More than the last line of a comparison takes, and as a rule than all that come after its measurements."""
+"""More bytes than the last line of a comparison has, and usually more than all lines after its
+measurements."""
 _VERDICT = b'{"verdict":'
 
 
@@ -131,27 +132,27 @@ class RecordLayout(msgspec.Struct, frozen=True):
     headline: str
     kernels: tuple[str, ...]
     cells: tuple[tuple[str, str, float], ...]
-    """Kernel, size and number of elements of each row that was timed, or was to be."""
+    """Kernel, size and number of elements of each row that was timed or planned."""
 
 
 class RunFacts(KeptFile, frozen=True):
-    """A record, as far as a history needs it, but for its figures."""
+    """The facts of a record for a history, without its values."""
 
     suite: str = ""
-    """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
+    """Name of the suite; empty for a comparison, and for a run of the working tree."""
     path: str = ""
-    """The path of the suite's folder in its repository."""
+    """Path of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
     of_asv: bool = False
-    """True if asv has results of it: `asv run` wrote it, or it was made of asv's files."""
+    """True if asv has its results too: `asv run` wrote it, or it was made from asv's files."""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
-    """Facts of how it was measured, by key of CONTEXT; unknown ones are not there."""
+    """Known facts on how it was measured, by key of CONTEXT."""
     conditions: dict[str, str] = msgspec.field(default_factory=dict)
-    """Other facts of the machine and of what is installed, which begin no epoch."""
+    """Other facts of the machine and of installed packages, which begin no epoch."""
     base: str = ""
-    """The commits of a comparison, `base` and `head`; empty for what is none."""
+    """Commits of a comparison, `base` and `head`; empty otherwise."""
     head: str = ""
     problem_changes: tuple[str, ...] = ()
     judged: tuple[Judged, ...] = ()
@@ -162,28 +163,30 @@ class RunFacts(KeptFile, frozen=True):
 
     @property
     def environment(self) -> str:
-        """The one of asv's that it was measured in; empty for none."""
+        """Return asv's environment of the measurement; empty without one."""
         return self.context.get("environment", "")
 
 
 class CardRecords(KeptTable[RunFacts, RecordLayout]):
-    """Every record of a card's folder, by name, which is by time."""
+    """Every record of a card's folder by name, which sorts by time."""
 
     @property
     def blocks(self) -> Iterator[tuple[RunFacts, npt.NDArray[np.float32]]]:
-        """The figures of each record: a row for each cell of its layout and a column for each metric.
+        """Yield the values of each record: a row for each cell of its layout and a column for each metric.
 
-        They are infinite where the kernel failed.
+        They are infinite if the kernel failed.
         """
         for facts, (start, stop) in zip(self.facts, pairwise(_RECORDS.starts(self)), strict=True):
             yield facts, self.values[start:stop].reshape(-1, len(METRICS))
 
     def cells(self, facts: RunFacts) -> tuple[tuple[str, str, float], ...]:
-        """Return kernel, size and number of elements of each row of a record's figures."""
+        """Return kernel, size and number of elements of each row of a record's values."""
         return self.layouts[facts.layouts[0]].cells if facts.layouts else ()
 
     def of(self, environment: str | None) -> CardRecords:
-        """Return those of one of asv's environments, empty for none, with every comparison; None for all."""
+        """Return the records of one of asv's environments ("" for none), with every comparison;
+        None for all.
+        """
         if environment is None:
             return self
         own = [each for each in self.blocks if not each[0].has_figures or each[0].environment == environment]
@@ -191,7 +194,7 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
         return CardRecords(tuple(facts for facts, _ in own), self.layouts, values)
 
     def holds(self, suite: str, commits: Sequence[str], keys: Sequence[Key]) -> npt.NDArray[np.bool_]:
-        """Return True where a record of the suite has a result; a row a commit and a column a case."""
+        """Return True where a record of the suite has a result; a row per commit and a column per case."""
         rows = {commit: row for row, commit in enumerate(commits)}
         columns = {key: column for column, key in enumerate(keys)}
         columns_of: dict[tuple[int, ...], list[int]] = {}
@@ -207,7 +210,9 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
 
     @property
     def figures(self) -> dict[str, Figures]:
-        """The figures of each suite. Of several records of a commit the newest one of each case counts."""
+        """Return the values of each suite. Of several records of a commit, the newest one counts for each
+        case.
+        """
         by_suite: dict[str, list[tuple[RunFacts, npt.NDArray[np.float32]]]] = defaultdict(list)
         for facts, block in self.blocks:
             if facts.commit:
@@ -231,7 +236,7 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
             if any(key in context and context[key] != each.context.get(key, context[key]) for key in HOW):
                 values[:, row] = np.nan
             if context.get("environment") != each.context.get("environment"):
-                # A failure in one of asv's environments hides no figure of another.
+                # A failure in one of asv's environments does not hide a value of another.
                 before = values[:, row, own]
                 read = np.where(np.isinf(read) & np.isfinite(before), before, read)
             values[:, row, own] = read
@@ -248,9 +253,10 @@ class CardRecords(KeptTable[RunFacts, RecordLayout]):
 
 
 def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]:
-    """The suites that records tell of, by name. Which kernels a suite has, and in which order, is told by the
-    record of the newest commit; sizes follow each other by how much there is to do. A suite of which no
-    record has a result is left out.
+    """Yield the suites in records, by name.
+
+    The record of the newest commit defines a suite's kernels and their order. Sizes are ordered by the amount
+    of work. A suite without any result is left out.
     """
     headlines = {**HEADLINES, **HEADLINE_OF_IMPORTED}
     newest: dict[str, tuple[int, str, RecordLayout]] = {}
@@ -263,7 +269,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
                 newest[facts.suite] = candidate
         for suite, number in {(each.suite, each.layouts[0]) for each in measured}:
             for kernel, size, count in card.layouts[number].cells:
-                # An imported record may know a size by its label alone, and not all axes.
+                # An imported record may have only a label of a size, and not all axes.
                 elements[suite][kernel, size] = max(count, elements[suite].get((kernel, size), 0.0))
     for suite, (_, _, layout) in sorted(newest.items()):
         kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}
@@ -288,7 +294,9 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
 
 
 def card_records(folder: Path) -> CardRecords:
-    """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
+    """Return the records of a card's folder. An unreadable record has a problem. Raises StoreError for the
+    folder.
+    """
     table = _RECORDS.table(folder)
     return CardRecords(table.facts, table.layouts, table.values)
 
@@ -302,7 +310,7 @@ def _read(folder: Path, file: KeptFile, layouts: dict[RecordLayout, int]) -> tup
         return _read_record(nothing, folder / file.file, layouts)
     except StoreError as error:
         why = error.message.rstrip(".")
-    except (*UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
+    except (*UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size too large for a number
         why = f"it is damaged ({error})"
     return msgspec.structs.replace(nothing, problem=f"{file.file} is left out: {why}."), _NONE
 
@@ -349,7 +357,7 @@ def _figures(rows: Sequence[Row], headline: str) -> npt.NDArray[np.float32]:
     found = np.full((len(rows), len(METRICS)), np.nan, np.float32)
     for column, metric in enumerate(METRICS.values()):
         if metric.headline in (None, headline):
-            with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+            with np.errstate(over="ignore"):  # a value beyond single precision is not from a kernel
                 found[:, column] = [figure_of(metric, row) for row in rows]
     return found
 
@@ -372,11 +380,11 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
 
 
 def _end_of(file: IO[bytes], size: int) -> bytes:
-    """Return the part of a comparison with its verdicts: the end as a rule, else all the rest."""
+    """Return the part of a comparison with its verdicts: usually the end, else everything after the start."""
     start = file.tell()
     file.seek(max(start, size - _TAIL_BYTES))
     content = file.read()
-    rest = content.partition(b"\n")[2]  # its first line is cut, mostly
+    rest = content.partition(b"\n")[2]  # its first line is usually incomplete
     if rest and not rest.startswith(_VERDICT):
         return content
     file.seek(start)
@@ -397,7 +405,7 @@ def _context(run: Run) -> dict[str, str]:
 
 
 def _conditions(run: Run) -> dict[str, str]:
-    """Return what a record tells of its host, and what an imported file tells of itself."""
+    """Return a record's facts of its host, and an imported file's facts of itself."""
     host = {
         "cpu": run.host.cpu,
         "os": run.host.os,

@@ -1,4 +1,4 @@
-"""Figures of suites that asv's result files hold and no record does: a suite's figures come from records."""
+"""Finds values of suites that only asv's result files hold. A suite's values come from records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.history.sources.our_records import CardRecords
 from harness.numbers import counted
 
 COMMAND = "harness import asv"
-"""The command that makes records of these figures."""
+"""The command that makes records of these values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +21,23 @@ class Unrecorded:
     """Results of one suite on one card that no record of the card holds. A failure is a result too."""
 
     figures: Figures
-    """Everything that asv's files have of the suite."""
+    """All results of the suite in asv's files."""
     cells: npt.NDArray[np.bool_]
-    """True for a result without a record; a row for each commit and a column for each case of `figures`."""
+    """True for a result without a record; a row per commit and a column per case of `figures`."""
 
     @property
     def count(self) -> int:
-        """Number of such results, each of one case at one commit."""
+        """Return the number of such results, each of one case at one commit."""
         return int(self.cells.sum())
 
     @property
     def failed(self) -> int:
-        """Number of such results that say that the kernel failed."""
+        """Return the number of such results that are failures."""
         failures = np.any([np.isinf(values) for values in self.figures.values.values()], axis=0)
         return int((self.cells & failures).sum())
 
     def count_at(self, commit: str) -> int:
-        """Number of such results at a commit, named by the first digits of its hash."""
+        """Return the number of such results at a commit, named by the first digits of its hash."""
         rows = [row for row, name in enumerate(self.figures.commits) if name.startswith(commit)]
         return int(self.cells[rows].sum())
 
@@ -48,13 +48,13 @@ class UnrecordedCount:
 
     results: int
     hidden: int
-    """Number of them that are not shown, as other results of their suites lie in records."""
+    """Number of these that are hidden, because records hold other results of their suites."""
     failed: int
-    """Number of those not shown that say that a kernel failed."""
+    """Number of hidden results that are failures."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The count in a sentence that names the command; empty without such a result."""
+        """Return the count as a sentence that names the command; nothing without such results."""
         if not self.results:
             return ()
         hidden = f", and {self.hidden:,} of them are not shown" if self.hidden else ""
@@ -63,7 +63,7 @@ class UnrecordedCount:
 
 
 def unrecorded(records: CardRecords, suites: Iterable[Figures]) -> Iterator[Unrecorded]:
-    """Find what a card's records lack of these figures of asv's, suite by suite."""
+    """Yield the asv results that a card's records lack, suite by suite."""
     for figures in suites:
         there = np.any([~np.isnan(values) for values in figures.values.values()], axis=0)
         left = there & ~records.holds(figures.group, figures.commits, figures.keys)

@@ -1,4 +1,4 @@
-"""asv: its plugin, what its commands and pages show, and its files made from records.
+"""asv: its plugin, changes to its commands and pages, and its files made from records.
 
-What asv's results have become as series is in `harness.history`.
+`harness.history` reads asv's results as series.
 """

@@ -1,4 +1,6 @@
-"""asv's environment type ``checkout``: the interpreter at hand, and figures that setup_cache has measured."""
+"""asv's environment type ``checkout``: the current interpreter, with results that setup_cache has
+measured.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from harness.integrations.asv.tracks import ANSWERS, AsvRequest
 
 
 class CheckoutEnvironment(Environment):  # type: ignore[misc]
-    """asv's view of the running interpreter, at any commit."""
+    """The running interpreter as an asv environment, for any commit."""
 
     tool_name = "checkout"
 
@@ -46,15 +48,15 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         pass
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
-        """Nothing to build: the suite of this commit is exported when it is measured."""
+        """Do nothing: the suite of this commit is exported when it is measured."""
         self._places["repository"] = str(repo._path)  # noqa: SLF001
         self._set_commit_hash(commit_hash)
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        """Run the interpreter at hand, or answer in its place what setup_cache has found out already."""
+        """Run the interpreter, or return an answer that setup_cache has already measured."""
         env = {**(kwargs.pop("env", None) or os.environ), **self._global_env_vars}
         if path := os.environ.get("PYTHONPATH"):
-            env["ASV_PYTHONPATH"] = path  # under its own name asv takes it off the import path
+            env["ASV_PYTHONPATH"] = path  # under its own name, asv would remove it from the import path
         kwargs.setdefault("timeout", self._install_timeout)
         request = AsvRequest.given(**self._places)
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
@@ -64,13 +66,14 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
             return util.check_output([sys.executable, *args], env={**env, **request.variables}, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
             request = AsvRequest.given(**self._places, progress=str(progress), asv_pid=os.getpid())
-            # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
+            # asv kills a process that does not end within a second of TERM. Its leftovers are removed with
+            # asv's folder.
             env |= {**request.variables, "TMPDIR": str(progress.parent)}
             return util.check_output([sys.executable, *args], env=env, **kwargs)
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
-    """The result of one track, kernel and size from what setup_cache left; with None asv starts a process."""
+    """Return the result of one track, kernel and size from setup_cache; with None, asv starts a process."""
     try:
         _, _, _, name, _, profile, result_file = args
         track, _, index = name.rpartition(".")[2].partition("-")
@@ -87,15 +90,18 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Answers that a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
+    """Return the answers of a class's setup_cache. Cached, because asv gives every setup_cache a
+    new folder.
+    """
     answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
 
 
 @contextmanager
 def _shown_progress(folder: Path) -> Iterator[Path]:
-    """A file in asv's temporary folder for a child to write progress to, and a thread that shows its lines
-    while asv waits for the child. Where that is cut short the folder goes too, which asv would leave.
+    """Yield a file for a child's progress, while a thread shows its lines.
+
+    The file is in asv's temporary folder, and is removed after an interrupt too, when asv would leave it.
     """
     over = threading.Event()
     path = folder / "harness-progress"

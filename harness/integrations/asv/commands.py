@@ -1,11 +1,11 @@
-"""Changes to asv's commands, each applied only while the command runs.
+"""Changes to asv's commands, each active only while the command runs.
 
-`--dry-run` and `--skip-save` write nothing, a part of the cases is measured by itself, and an asv that is
-told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way
-is better is heeded where asv compares: in compare, continuous and find.
+`--dry-run` and `--skip-save` write nothing. A subset of the cases is measured alone. If asv is told to end,
+it cleans up as after Ctrl-C. Records and pages are removed and published with asv's results and pages.
+compare, continuous and find respect the better direction.
 
-asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
-measures, is told by an AsvRequest.
+asv measures through `run_benchmarks`, which alone knows the requested parameters. An AsvRequest passes them
+to setup_cache, which measures.
 """
 
 from __future__ import annotations
@@ -49,17 +49,19 @@ from harness.integrations.asv.site_pages import write_pages
 from harness.integrations.asv.tracks import TRACKS, AsvRequest, requesting
 
 Run = Callable[..., Any]
-"""The `run` of one of asv's commands."""
+"""The `run` of an asv command."""
 DirectionOf = Callable[[Mapping[str, Any]], Direction]
-"""Returns the better direction of a benchmark that is described as in asv's list."""
+"""Returns the better direction of a benchmark in asv's list."""
 
 
 def setup() -> None:
-    """Change what asv's commands do; to be called once. A change that rests on asv's own functions is proved
-    by a probe when its command is called: the others go on with another asv.
+    """Change asv's commands. Call it once.
+
+    A change that depends on asv's internals is tested by a probe when its command is called, so the others
+    work with another asv.
     """
     for module in (run, find):
-        if hasattr(module, "run_benchmarks"):  # else classes are measured whole, and find's probe fails
+        if hasattr(module, "run_benchmarks"):  # otherwise classes are measured whole, and find's probe fails
             module.run_benchmarks = _selecting(module.run_benchmarks)
     _surround(run.Run, functools.partial(_measuring, "dry_run"))
     _surround(find.Find, functools.partial(_measuring, "skip_save"))
@@ -71,7 +73,7 @@ def setup() -> None:
 
 
 def _surround(command: Any, change: Callable[..., Any]) -> None:
-    """Have a command of asv's run by `change`, which is given its `run` and what that is called with."""
+    """Run an asv command through `change`, which gets its `run` and arguments."""
     own = command.run
 
     @functools.wraps(own)
@@ -85,7 +87,7 @@ def _surround(command: Any, change: Callable[..., Any]) -> None:
 
 
 def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
-    """Run with nothing written where the option `dry` is set: asv would write the machine and benchmarks."""
+    """Run without writing if the option `dry` is set: asv would write the machine and benchmarks."""
     with _cleaned_up():
         if not options.get(dry):
             return run(*args, **options)
@@ -104,7 +106,7 @@ def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     return selecting
 
 
-@functools.cache  # told once, and not at every commit
+@functools.cache  # reported once, and not for every commit
 def _warn_of_no_suite(names: tuple[str, ...]) -> None:
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -115,7 +117,7 @@ def _warn_of_no_suite(names: tuple[str, ...]) -> None:
 
 
 def _selected(benchmarks: Any) -> dict[str, list[int]]:
-    """Places of the parameters that any track was asked for, by class; without classes asked for whole."""
+    """Return the positions of the requested parameters by class, without classes that are requested whole."""
     asked: dict[str, set[int]] = defaultdict(set)
     combinations: dict[str, int] = {}
     for name, benchmark in benchmarks.items():
@@ -127,8 +129,9 @@ def _selected(benchmarks: Any) -> dict[str, list[int]]:
 
 @contextmanager
 def _cleaned_up() -> Iterator[None]:
-    """While it lasts, TERM and HUP end asv by way of its own cleaning up; by themselves they would end it on
-    the spot and leave its temporary folders. What is ignored, as HUP under nohup, stays so.
+    """Let TERM and HUP end asv with its own cleanup in this block, instead of leaving temporary folders.
+
+    An ignored signal, such as HUP under nohup, stays ignored.
     """
     both = (signal.SIGTERM, signal.SIGHUP) if util.is_main_thread() else ()
     numbers = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]
@@ -148,11 +151,11 @@ def _cleaned_up() -> Iterator[None]:
 
 
 class _Removable:
-    """A result file of asv that records when asv removes the file or an entry of it."""
+    """A result file of asv that also removes records when asv removes the file or an entry."""
 
     def __init__(self, results: Any, touched: dict[str, set[str]]) -> None:
         self._results, self._touched = results, touched
-        # asv looks for the pattern python=... here, where its own results have nothing.
+        # asv looks for the pattern python=... here, where its own results have none.
         self.env = SimpleNamespace(python=results.params.get("python", ""))
 
     def __getattr__(self, name: str) -> Any:
@@ -180,9 +183,9 @@ def _removing_records(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
 
 
 def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
-    """Remove asv's records of commits of whose suite asv has no result left; tell how many."""
+    """Remove records of commits for whose suite asv has no result left. Return their number."""
     suites: dict[str, str] = {}
-    with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
+    with contextlib.suppress(HarnessError):  # then only commits without any result are known to have none
         suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}
     left = {commit: _suites_left(results / machine, commit, suites) for commit in commits}
     suite_names = {*suites.values()}
@@ -191,7 +194,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
         for facts in card_records(results / machine).facts
         if facts.of_asv
         and (kept := left.get(facts.commit)) is not None
-        # A suite that had another name at that commit may be one of those that are left.
+        # A suite with another name at that commit may be one of the remaining suites.
         and (not kept or (facts.suite in suite_names and facts.suite not in kept))
     ]
     for name in gone:
@@ -200,7 +203,7 @@ def _remove_records(results: Path, machine: str, commits: Collection[str]) -> in
 
 
 def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[str] | None:
-    """Return the suites of which asv still has results of a commit; None where that cannot be known."""
+    """Return the suites for which asv still has results of a commit; None if unknown."""
     try:
         left = [Results.load(str(path)) for path in folder.glob(f"{commit[:8]}-*.json")]
         same = [each for each in left if each.commit_hash == commit]
@@ -213,7 +216,7 @@ def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[st
 
 
 def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
-    """Asv's command commits what it has published: our pages come to that."""
+    """Publish our pages before asv's command commits its published folder."""
 
     def publish(conf: Any) -> None:
         Publish.run(conf)
@@ -233,12 +236,12 @@ def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
 
 @functools.cache
 def _number_with(direction: Direction, kind: type) -> Any:
-    """Numbers that carry their benchmark's direction to where asv compares two."""
+    """Return a number type that carries its benchmark's direction to asv's comparison."""
     return type("DirectedNumber", (kind,), {"direction": direction})
 
 
 class _ComparisonTable:
-    """A table of `asv compare`: the functions that read its figures and print its rows."""
+    """A table of `asv compare`: replacements for the functions that read its values and print its rows."""
 
     def __init__(
         self,
@@ -248,11 +251,11 @@ class _ComparisonTable:
         direction_of: DirectionOf = direction_in_asv,
     ) -> None:
         self.marks: dict[str, str] = {}
-        """The mark that asv prints, by row."""
+        """asv's mark of each row."""
         self.turned = False
-        """True where the table shows a changed figure for which more is better."""
+        """True if the table shows a changed value that is better high."""
         self.noisy: dict[str, None] = {}
-        """The rows that asv would have marked, although both commits run the same binary."""
+        """Rows that asv would have marked although both commits run the same binary."""
         self._benchmarks, self._sort, self._same_build = benchmarks, sort, same_build
         self._told_direction = direction_of
         self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
@@ -261,7 +264,7 @@ class _ComparisonTable:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """While it lasts, asv reads its figures, judges and prints its rows with this table."""
+        """Let asv read its values, judge and print its rows with this table in this block."""
         with patch.multiple(
             compare, unroll_result=self.unroll_result, _is_result_better=self.is_better, tabulate=self
         ):
@@ -274,7 +277,7 @@ class _ComparisonTable:
             same = row_name if self._same_build(row_name) else ""
             directed = value
             if (same or direction != "lower") and isinstance(value, int | float):
-                # A whole number stays one in asv's table.
+                # A whole number stays whole in asv's table.
                 directed = _number_with(direction, int if isinstance(value, int) else float)(value)
                 directed.same_build = same
             yield (row_name, directed, *rest)
@@ -282,8 +285,8 @@ class _ComparisonTable:
     def is_better(
         self, a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
     ) -> bool:
-        """Asv's own judgement, with the sides exchanged where higher is better. A binary is no better than
-        itself.
+        """Return asv's judgement, with exchanged sides if higher is better. Equal binaries are
+        never better.
         """
         better = self._is_better_in_its_direction(a, b, a_stats, b_stats, factor, use_stats=use_stats)
         row = getattr(a, "same_build", "")
@@ -298,7 +301,7 @@ class _ComparisonTable:
         if "none" in directions:
             return False
         if "higher" in directions:
-            if not a > b:  # which asv's factor does not see to where figures are negative
+            if not a > b:  # asv's factor does not work for negative values
                 return False
             a, b, a_stats, b_stats = b, a, b_stats, a_stats
         return bool(self._asvs_is_better(a, b, a_stats, b_stats, factor, use_stats=use_stats))
@@ -306,12 +309,12 @@ class _ComparisonTable:
     def _direction_of(self, name: str) -> Direction:
         if name in self._benchmarks:
             return self._told_direction(self._benchmarks[name])
-        # It is in the results and no longer in the suite: what the harness's tracks say.
+        # It has results but is no longer in the suite: use the direction of the harness's tracks.
         track = TRACKS.get(name.rpartition(".")[2])
         return track.direction if track else "lower"
 
     def tabulate(self, rows: list[list[str]], **how: Any) -> Any:
-        """Print rows of mark, before, after, ratio and name, in place of the module `tabulate`."""
+        """Print rows of mark, before, after, ratio and name, instead of the module `tabulate`."""
         if self._sort == "ratio":
             rows = sorted(rows, key=self._badness, reverse=True)
         self.marks |= {row[4]: row[0].strip() for row in rows}
@@ -324,7 +327,7 @@ class _ComparisonTable:
         return directions.get(name) or directions.get(name.rpartition(" [")[0]) or "lower"
 
     def _badness(self, row: list[str]) -> tuple[int, float]:
-        """New failures first, then by how much worse; last what is neither worse nor better."""
+        """Return the sort key: new failures first, then by how much worse, then unchanged rows."""
         direction = self._direction(row)
         try:
             ratio = float(row[3].lstrip("~"))
@@ -342,8 +345,10 @@ class _ComparisonTable:
 
 
 def _comparing(gate: bool, run: Run, conf: Any, *args: Any, **options: Any) -> Any:
-    """Run a command that prints the table of compare. `gate` is continuous, which measures before: where the
-    table cannot be directed it never ends with status 0.
+    """Run a command that prints the table of compare.
+
+    `gate` is continuous, which measures first. If the table's directions cannot be set, it never ends with
+    status 0.
     """
     if passes(_marks_what_got_worse):
         return _directed(run, conf, *args, **options)
@@ -361,7 +366,7 @@ def _comparing(gate: bool, run: Run, conf: Any, *args: Any, **options: Any) -> A
 
 
 def _directed(run: Run, *args: Any, **options: Any) -> Any:
-    """Run a command of asv's that prints its table of two commits, with directions and builds heeded."""
+    """Run an asv command that prints its table of two commits, with directions and builds applied."""
     print_table = compare.Compare.print_table
 
     def directed_print_table(conf: Any, base: str, head: str, *args: Any, **options: Any) -> Any:
@@ -392,7 +397,7 @@ def _directed(run: Run, *args: Any, **options: Any) -> Any:
 
 
 def _marks_what_got_worse() -> bool:
-    """Probe asv's table: each mark is right there and back, and so is the outcome that continuous takes."""
+    """Probe asv's table: each mark is right in both directions, and so is the result that continuous uses."""
     with made_up_project() as conf:
         for pair, expected, outcome in (
             ((BEFORE, AFTER), {track.row: track.mark for track in MADE_UP.values()}, (True, False)),

@@ -1,4 +1,4 @@
-"""asv's configuration: where it is, and what it says of results, pages, commits and regressions."""
+"""asv's configuration: its location, and its settings of results, pages, commits and regressions."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConf:
     file: Path | None = None
-    """Path of asv's configuration file; None where the project has no such file."""
+    """Path of asv's configuration file; None if the project has none."""
     project: str
     repository: Path
-    """The repository that was measured: the project itself, or the clone that asv keeps of another one."""
+    """The measured repository: the project itself, or asv's clone of another one."""
     results: Path
     html: Path
     branch: str = "HEAD"
     commit_url: str = ""
-    """Address of a commit, with {} for the hash; empty where there is no place to link to."""
+    """Address of a commit, with {} for the hash; empty if there is none."""
     limits: AsvLimits = field(default_factory=AsvLimits)
-    """The regressions that the configuration tells asv not to report."""
+    """Regressions that the configuration hides."""
 
 
 def find_conf(config: Config, named: Path | None = None, results: Path | None = None) -> Path | None:
-    """Return the configuration of asv's that a command reads; None where there is none.
+    """Return the asv configuration for a command; None if there is none.
 
-    That is the one that the user has `named`; else the one that asv finds in the current folder, or in the
-    project's. Where neither folder has one, and the project has no results of its own and none are given, it
-    is the only one in a folder below. Raises ConfigError for two files in one folder, UsageError where the
-    named file is missing, or where several lie below.
+    It is the one that the user has `named`; else the one that asv finds in the current folder, or in the
+    project's. If neither folder has one, and the project has no results and none are given, it is the only
+    one in a folder below. Raises ConfigError for two files in one folder, UsageError if the named file is
+    missing, or if several are below.
     """
     if named is not None:
         if not named.is_file():
@@ -69,8 +69,10 @@ def find_conf(config: Config, named: Path | None = None, results: Path | None = 
 
 
 def read_conf(root: Path, file: Path | None = None) -> SiteConf:
-    """Read where the site of the project at `root` lies, from a configuration of asv's or, without one, from
-    the project's settings. Raises ConfigError for a file that asv cannot read.
+    """Return the site of the project at `root` from an asv configuration, or else from the project's
+    settings.
+
+    Raises ConfigError for a file that asv cannot read.
     """
     file = file or conf_in(root)
     if file:
@@ -80,11 +82,11 @@ def read_conf(root: Path, file: Path | None = None) -> SiteConf:
 
 
 def history_of(config: Config, named: Path | None = None, results: Path | None = None) -> SiteConf:
-    """Return where a history's results lie, and the repository of its commits.
+    """Return the folder of a history's results, and the repository of its commits.
 
-    `results` is the folder that the user asks for. Else asv's configuration says where they are; for one in
-    the project's own folder the project's setting `results` comes first, and so does its default where asv
-    has none. Raises what find_conf raises; ConfigError for a repository that is not on this machine.
+    `results` is the user's folder. Otherwise asv's configuration names it. For a configuration in the
+    project's own folder, the project's setting `results` has priority, and its default applies if asv has
+    none. Raises the errors of find_conf; ConfigError for a repository that is not on this machine.
     """
     file = find_conf(config, named, results)
     conf = read_conf(config.root, file)
@@ -97,9 +99,9 @@ def history_of(config: Config, named: Path | None = None, results: Path | None =
 
 
 def loaded_conf(file: Path) -> Any:
-    """Return what a configuration says: asv's own Config, or without asv the same settings.
+    """Return the settings in a configuration: asv's own Config, or the same settings without asv.
 
-    Raises ConfigError where the file cannot be read.
+    Raises ConfigError if the file cannot be read.
     """
     if find_spec("asv") is not None:
         return asvs_conf(file)
@@ -115,7 +117,7 @@ def loaded_conf(file: Path) -> Any:
 
 
 def asvs_conf(file: Path) -> Any:
-    """Return asv's own Config. Raises ConfigError where there is no asv, or it cannot read the file."""
+    """Return asv's own Config. Raises ConfigError without asv, or if asv cannot read the file."""
     try:
         from asv.config import Config
         from asv.util import UserError
@@ -124,18 +126,19 @@ def asvs_conf(file: Path) -> Any:
     try:
         conf = Config.load(str(file))
         conf.branches = _branches(conf)
-    except (UserError, ValueError, TypeError, OSError) as error:  # asv trips over what is no object or list
+    # asv fails on values that are no object or list
+    except (UserError, ValueError, TypeError, OSError) as error:
         raise ConfigError(f"asv cannot read {file}: {str(error).rstrip('.')}.") from None
     return conf
 
 
 def _branches(conf: Any) -> list[str]:
-    """Return the branches by name; asv's default, which has no name, is left out."""
+    """Return the branches by name, without asv's default, which has no name."""
     return [str(each) for each in conf.branches or [] if each]
 
 
 def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
-    """Return what a configuration says of the site, its paths relative to a folder.
+    """Return a configuration's settings of the site, with paths relative to a folder.
 
     Raises ConfigError for a limit of regressions that asv could not use either.
     """
@@ -148,19 +151,19 @@ def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
         results=_below(root, str(conf.results_dir)),
         html=_below(root, str(conf.html_dir)),
         branch=branch or "HEAD",
-        # asv's default, "#", is no place.
+        # asv's default, "#", is no address.
         commit_url=f"{url}{{}}" if url.startswith(("https://", "http://")) else "",
         limits=limits_of(conf, file.name, branch or _default_branch(root)),
     )
 
 
 def running_conf(conf: Any) -> SiteConf:
-    """Return the same of asv's Config of a command that runs, which works in its configuration's folder."""
+    """Return the same settings from the Config of a running command, whose folder is the configuration's."""
     return site_conf(conf, Path.cwd(), Path(NAMES[0]))
 
 
 def _default_branch(root: Path) -> str:
-    """Return the branch that asv takes where the configuration names none."""
+    """Return asv's branch if the configuration names none."""
     try:
         return git.ask(root, "config", "init.defaultBranch").decode().strip()
     except GitError:
@@ -172,8 +175,9 @@ def _below(root: Path, name: str) -> Path:
 
 
 def _repository(repo: str, root: Path, project: str) -> Path:
-    """A folder of this machine; of a repository elsewhere the clone that asv has made, or the project's own
-    folder, which is often a clone of it too.
+    """Return a repository's folder on this machine.
+
+    For a remote repository it is asv's clone, or the project's own folder, which is often a clone too.
     """
     for folder in (_below(root, repo), _below(root, project)):
         if (folder / ".git").exists() or (folder / "objects").is_dir():
@@ -194,10 +198,10 @@ class Registration:
 
 
 def register(spec: str | None, *, write: bool = True) -> Registration:
-    """Put the device into asv's machine file, leaving every other machine alone; without `write`, tell only
-    what would be put there.
+    """Add the device to asv's machine file, without changing other machines; without `write`, only return the
+    entry.
 
-    Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
+    Raises ConfigError for an invalid machine file, StoreError if it cannot be written.
     """
     from harness.run.device_session import find_device
 

@@ -1,4 +1,4 @@
-"""Which way is better for a benchmark of asv's, and how to read asv where it does not know."""
+"""The better direction of asv's benchmarks, and how to read asv if it does not know the direction."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from harness.config import load_config
 from harness.history.figures import DIRECTIONS, Direction, direction_of
 
 ASV = f"asv {asv.__version__}"
-"""The asv that runs, as messages name it."""
+"""The running asv, as named in messages."""
 
 
 def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
-    """Return the direction that asv compares by. An unknown direction is lower, as in asv."""
+    """Return the direction that asv compares by. As in asv, the default is lower."""
     direction = direction_of(benchmark, load_config().directions)
     return "lower" if direction == "unknown" else direction
 
 
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn of a mistyped direction, which would else be taken for none in silence."""
+    """Warn about a mistyped direction, which would otherwise be ignored silently."""
     for name, benchmark in benchmarks.items():
         declared = benchmark.get("direction")
         if declared is not None and declared not in DIRECTIONS:
             log.warning(
                 f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
-                f"taken as {direction_in_asv(benchmark)}"
+                f"treated as {direction_in_asv(benchmark)}"
             )
 
 
 def misread(benchmarks: Mapping[str, Mapping[str, Any]], place: str) -> str:
-    """Return how to read a place where asv takes every rise for worse; empty where no benchmark needs it."""
+    """Return how to read an output in which asv treats every rise as worse; empty if no benchmark
+    needs it.
+    """
     directions = {name: direction_in_asv(benchmark) for name, benchmark in benchmarks.items()}
     higher, neither = (_listed(directions, direction) for direction in ("higher", "none"))
     if not higher and not neither:
@@ -48,7 +50,7 @@ def misread(benchmarks: Mapping[str, Mapping[str, Any]], place: str) -> str:
 
 
 def _listed(directions: Mapping[str, Direction], wanted: str) -> str:
-    """Return the benchmarks of a direction, by the last parts of their names unless these are ambiguous."""
+    """Return the benchmarks of a direction, by the last parts of their names unless ambiguous."""
     found: dict[str, set[Direction]] = defaultdict(set)
     for name, direction in directions.items():
         found[_last(name)].add(direction)

@@ -1,14 +1,16 @@
-"""asv plugin that runs kernels over commits. To use it, add this module's name, with a dot in front, to
-"plugins" in asv.conf.json.
+"""asv plugin that measures kernels over commits.
 
-- an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
-  come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.
-- one measurement, many tracks: a class measures once, in setup_cache, and its numbers are read in this
-  process, where asv would start one for each track, kernel and size.
-- machines: the card is registered by itself, and an update of its driver does not split a history.
-- pages that need no network (`publish`), and what asv's commands do differently (`commands`).
+To use it, add this module's name, with a dot in front, to "plugins" in asv.conf.json.
 
-An asv.conf.json that names ``checkout`` cannot run without this module: asv does not know the type then.
+- An environment type, ``checkout``: the current interpreter. Nothing is built or installed per commit.
+  Kernels come from git's object store, so a working tree cannot affect an older commit's results.
+- One measurement for many tracks: a class measures once, in setup_cache, and its values are read in this
+  process. asv would start a process for each track, kernel and size.
+- Machines: the card is registered automatically, and an update of its driver does not split a history.
+- Pages that need no network (`publish`), and changes to asv's commands (`commands`).
+
+An asv.conf.json that names ``checkout`` cannot run without this module, because asv does not know the type
+then.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from harness.integrations.asv import checkout, commands, publish
 from harness.integrations.asv.conf import register
 from harness.integrations.asv.tracks import AsvRequest
 
-_ = checkout, publish  # asv finds environments and publishers by subclass: importing is using
+_ = checkout, publish  # asv finds environments and publishers by subclass: importing is enough
 
 
 def setup() -> None:
-    """Called by asv once it has imported the plugin; a second call does nothing."""
+    """Set up the plugin. asv calls this after the import; a second call does nothing."""
     if getattr(Machine.load, "registers", False):
         return
     commands.setup()
@@ -77,7 +79,7 @@ def setup() -> None:
 
 
 def _register(asked: str | None) -> dict[str, str]:
-    """Register the card that will be measured on: its figures must not land in the history of another."""
+    """Register the measured card, so that its results are not added to another card's history."""
     try:
         registered = register(load_config().device, write=not AsvRequest.given().dry_run)
     except HarnessError as error:
@@ -85,7 +87,7 @@ def _register(asked: str | None) -> dict[str, str]:
     entry = registered.entry
     if asked not in (None, entry["machine"]):
         raise util.UserError(
-            f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
+            f"--machine is {asked!r}, but the device to measure on is {entry['machine']!r}. "
             "Leave --machine out, or choose another device with HARNESS_DEVICE."
         )
     os.environ.update(AsvRequest.given(device_kind=registered.device.kind).variables)

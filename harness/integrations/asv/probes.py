@@ -1,7 +1,7 @@
-"""Probes: a made-up history goes through asv's functions as the plugin changes them, before they are used.
+"""Probes pass a made-up history through asv's modified functions before they are used.
 
-asv's functions have no stability promise. A probe passes where the made-up rate that falls comes out as
-worse. Where a probe fails, asv's own command is left alone, and a sentence says how to read its output.
+asv's functions have no stability promise. A probe passes if the made-up falling rate is reported as worse. If
+a probe fails, asv's own command stays unchanged, and a sentence says how to read its output.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from harness.integrations.asv.directions import ASV
 
 
 class Track(NamedTuple):
-    """A made-up benchmark: its figures at two commits, and the marks of the change and of its way back."""
+    """A made-up benchmark: its values at two commits, and the marks of the change and of its reversal."""
 
     row: str
-    """Its name in asv's tables, which has the parameters."""
+    """Its name in asv's tables, including parameters."""
     params: list[list[str]]
     kind: str
     direction: Direction
@@ -49,18 +49,18 @@ MADE_UP: Mapping[str, Track] = {
     COST: Track(f"{COST}(64)", [["64"]], "time", "lower", 1.0, 2.0, "+", "-"),
 }
 FIGURES = (100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0)
-"""Figures over the commits of a search: they rise once, and fall once by more."""
+"""Values over the commits of a search: they rise once, and later fall by more."""
 RISE, FALL = 3, 6
 COMMITS = tuple(f"{place}" * 40 for place in range(len(FIGURES)))
 
 
 def passes(probe: Callable[[], bool]) -> bool:
-    """Return True where a probe runs to its end and finds what it should. asv's words are not shown."""
+    """Return True if a probe completes with the expected result. asv's output is hidden."""
     log.flush()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             passed = probe()
-            log.flush()  # or the line that asv ends before its next one would be the user's
+            log.flush()  # or the user would see the line that asv ends before its next one
     except Exception as error:  # noqa: BLE001  # a function that another asv changed may fail in any way
         log.debug(f"A probe of {ASV} failed: {type(error).__name__}: {error}")
         return False
@@ -68,14 +68,14 @@ def passes(probe: Callable[[], bool]) -> bool:
 
 
 def direction_of(benchmark: Mapping[str, Any]) -> Direction:
-    """Return the direction of a made-up benchmark, whatever the user's project says of names."""
+    """Return the direction of a made-up benchmark, ignoring the project's settings for names."""
     direction: Direction = benchmark["direction"]
     return direction
 
 
 @contextmanager
 def made_up_project() -> Iterator[Any]:
-    """The configuration of a project that has the made-up results, in a folder that goes afterwards."""
+    """Yield the configuration of a project with made-up results, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="harness-probe-") as folder:
         conf = Config()
         conf.results_dir, conf.html_dir = str(Path(folder, "results")), folder
@@ -95,7 +95,7 @@ def made_up_project() -> Iterator[Any]:
 
 
 def described(name: str) -> dict[str, Any]:
-    """Return a made-up benchmark as asv's list of benchmarks has it."""
+    """Return a made-up benchmark in the form of asv's list."""
     track = MADE_UP[name]
     about = {"name": name, "type": track.kind, "unit": "points", "direction": track.direction}
     return {
@@ -133,14 +133,14 @@ def made_up_graphs() -> Any:
 
 
 def made_up_repository() -> Any:
-    """Return a stand-in for asv's repository, where the second commit is the first one's child."""
+    """Return a replacement for asv's repository, in which the second commit is the first one's child."""
     repository = MagicMock()
     repository.get_hashes_from_range.return_value = [AFTER]
     return repository
 
 
 def made_up_search() -> dict[str, Any]:
-    """Return stand-ins for the names that asv's module `find` measures by: a rate over eight commits."""
+    """Return replacements for the names that asv's module `find` measures with: a rate over eight commits."""
     repository, environment = MagicMock(), MagicMock()
     repository.get_hashes_from_range.return_value = [*reversed(COMMITS)]
     repository.get_decorated_hash.side_effect = lambda commit, *_: commit[:8]
@@ -156,13 +156,13 @@ def made_up_search() -> dict[str, Any]:
 
 
 class _Selected(dict[str, Any]):
-    """The benchmarks that asv passes to its measurement, complete."""
+    """The benchmarks that asv passes to its measurement, all of them."""
 
     benchmark_selection: Mapping[str, Any] = {}
 
 
 def _made_up_results(*args: Any, **options: Any) -> Any:
-    """Return the results of the commit that is among the arguments, wherever another asv has it."""
+    """Return the results of the commit in the arguments, at whichever position another asv has it."""
     commit = next(each for each in (*args, *options.values()) if each in COMMITS)
     figure = FIGURES[COMMITS.index(commit)]
     return MagicMock(

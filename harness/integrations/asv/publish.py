@@ -1,4 +1,4 @@
-"""asv's pages with the history's own: what `asv publish` makes."""
+"""asv's pages with the history's own: the output of `asv publish`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.system.decoding import decode
 SCRIPT = "asv-direction.js"
 
 HISTORY = "harness/index.html"
-"""Path of the first of the harness's own pages, below the published folder."""
+"""Path of the harness's first page, below the published folder."""
 
 _SCRIPT_TAG = f'    <script src="{SCRIPT}" onerror="js_load_failure()"></script>\n'
 _AFTER_SCRIPT = 'src="regressions.js">\n    </script>\n'
@@ -32,11 +32,11 @@ _AFTER_LINK = '<li id="nav-li-regressions"><a href="#/regressions">Regressions</
 
 
 class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
-    """Runs after asv's own publishers and before the site is made to need no network."""
+    """Runs after asv's own publishers, and before the site is made independent of the network."""
 
     name = "direction"
     button_label = None
-    description = "Tell the pages which way is better, and what the history has open"
+    description = "Give the pages the better directions and the history's open regressions"
     order = 1000
 
     @classmethod
@@ -45,7 +45,7 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
         warn_of_unknown_directions(benchmarks)
         write_regressions(conf, repo, benchmarks, graphs, revisions)
         for benchmark in benchmarks.values():
-            # asv writes index.json, where the pages look, from this at the very end.
+            # asv writes index.json, which the pages read, from this at the very end.
             if (direction := direction_in_asv(benchmark)) != "lower":
                 benchmark["direction"] = direction
         for problem in filter(None, (direct_pages(html_dir), link_pages(html_dir))):
@@ -53,7 +53,7 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
 
 def direct_pages(html_dir: Path) -> str:
-    """Let asv's page load the script that knows which way is better. Returns a warning where it cannot."""
+    """Let asv's page load the script for better directions. Return a warning if that fails."""
     shutil.copyfile(ASSETS / SCRIPT, html_dir / SCRIPT)
     page = html_dir / "index.html"
     if _edit(page, _SCRIPT_TAG, after=_AFTER_SCRIPT, wanted=True):
@@ -65,9 +65,9 @@ def direct_pages(html_dir: Path) -> str:
 
 
 def link_pages(html_dir: Path) -> str:
-    """Show the GPU history in asv's navigation bar if, and only if, its pages are there.
+    """Link the GPU history in asv's navigation bar if its pages exist, and only then.
 
-    May be called again whenever they have come or gone. Returns a warning where the bar cannot have the link.
+    Call it again when pages were added or removed. Return a warning if the bar cannot have the link.
     """
     page, history = html_dir / "index.html", html_dir / HISTORY
     if _edit(page, _LINK, after=_AFTER_LINK, wanted=history.is_file()) or not history.is_file():
@@ -79,7 +79,7 @@ def link_pages(html_dir: Path) -> str:
 
 
 def _edit(page: Path, line: str, *, after: str, wanted: bool) -> bool:
-    """Put a line into a page, or take it out. Returns False for a page without one place for it."""
+    """Insert a line into a page, or remove it. Return False for a page without a unique place for it."""
     html = _read(page) if page.is_file() else ""
     without = html.replace(line, "")
     if without.count(after) != 1:
@@ -93,22 +93,22 @@ def _edit(page: Path, line: str, *, after: str, wanted: bool) -> bool:
 ASSETS = Path(__file__).resolve().parent
 
 VENDOR = "vendor"
-"""The folder beside index.html, and the one in ASSETS that it is copied from."""
+"""Folder beside index.html, and the folder in ASSETS that it is copied from."""
 
-# A browser follows these only when somebody clicks; asv links its feed as "alternate".
+# A browser follows these only on a click; asv links its feed as "alternate".
 NEVER_LOADED = frozenset({"alternate", "author", "bookmark", "canonical", "help", "license", "next", "prev"})
 HREF_LOADS = frozenset({"base", "image", "link", "use"})
 CSS_LOAD = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s;]+)""", re.IGNORECASE)
 
 # A same-origin copy is as trustworthy as the page that names it, so a hash adds nothing, and it breaks the
-# page where a host or a checkout rewrites line ends. CORS and referrer settings mean nothing in one origin.
+# page if a host or a checkout rewrites line ends. CORS and referrer settings mean nothing in one origin.
 DROPPED = frozenset({"crossorigin", "integrity", "referrerpolicy"})
 
 Attributes: TypeAlias = list[tuple[str, "str | None"]]
 
 
 class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vendored file: `path` is below the vendor folder, `licence` is an SPDX identifier."""
+    """A vendored file: `path` is relative to the vendor folder, `licence` is an SPDX identifier."""
 
     path: str
     package: str
@@ -116,7 +116,7 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     licence: str
     sha256: str
     url: str | None = None
-    """The address in asv's index.html; None for a file that only another vendored file names."""
+    """Address in asv's index.html; None for a file that only another vendored file needs."""
     integrity: str | None = None
     matches_upstream_integrity: bool | None = None
     note: str = ""
@@ -128,10 +128,10 @@ class VendorManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class OfflineSite(OutputPublisher):  # type: ignore[misc]  # asv is untyped
-    """Runs after every publisher with a finite order, so that it also sees what they wrote into the pages."""
+    """Runs after every publisher with a finite order, so that it includes their changes to the pages."""
 
     name = "offline"
-    # A page would need a label to be opened by; this publisher adds none.
+    # A page needs a label to be opened; this publisher adds none.
     button_label = None
     description = "Serve every script and style from the site itself"
     order = math.inf
@@ -143,9 +143,9 @@ class OfflineSite(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
 
 def make_offline(html_dir: Path) -> list[str]:
-    """Rewrite every page below html_dir to load vendored copies; a second call changes nothing.
+    """Rewrite every page below html_dir to load vendored copies. A second call changes nothing.
 
-    Returns a warning for every reference of which there is no copy: it stays as it is.
+    Return a warning for every reference without a copy, which stays unchanged.
     """
     manifest = load_manifest()
     problems = [
@@ -170,9 +170,7 @@ def load_manifest() -> VendorManifest:
 
 
 def find_remote_loads(html: str) -> dict[str, str | None]:
-    """The URLs that a browser would fetch from another host as soon as it reads a page, each with its tag's
-    integrity.
-    """
+    """Return the URLs that a browser fetches from another host when it reads a page, with their integrity."""
     tags = _TagCollector(html).tags
     return {url: dict(tag.attributes).get("integrity") for tag in tags for _, url in _remote_loads(tag)}
 
@@ -185,7 +183,7 @@ class _Tag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TagCollector(HTMLParser):
-    """Collects start tags with their places, so that what is not rewritten stays as it was, byte by byte."""
+    """Collects start tags with their positions, so that everything else stays unchanged, byte for byte."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -223,7 +221,7 @@ def _remote_loads(tag: _Tag) -> list[tuple[str, str]]:
 
 
 def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
-    """Return the URLs in one attribute that the browser fetches by itself, be they local or remote."""
+    """Return the URLs in one attribute that the browser fetches by itself, local or remote."""
     if attribute == "style":
         return CSS_LOAD.findall(value)
     if attribute == "srcset":
@@ -237,7 +235,7 @@ def _loaded_urls(tag: _Tag, attribute: str, value: str) -> list[str]:
 
 
 def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> tuple[str, list[str]]:
-    """Return a page that loads copies where there are any, and a warning for each other remote reference."""
+    """Return a page that loads copies if there are any, and a warning for each other remote reference."""
     paths = {asset.url: asset.path for asset in manifest.assets if asset.url is not None}
     to_root = "../" * (len(page.relative_to(html_dir).parts) - 1)
     html = _read(page)
@@ -246,7 +244,7 @@ def _localise(page: Path, html_dir: Path, manifest: VendorManifest) -> tuple[str
     for tag in _TagCollector(html).tags:
         local = {}
         for attribute, url in _remote_loads(tag):
-            # Only a whole attribute can be exchanged; a URL inside a style counts as unknown.
+            # Only a whole attribute can be replaced; a URL inside a style counts as unknown.
             if url in paths and attribute not in {"style", "srcset"}:
                 local[attribute] = f"{to_root}{VENDOR}/{paths[url]}"
             else:
@@ -271,7 +269,7 @@ def _needs_network(file: Path, what: str, manifest: VendorManifest) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    # Contents only: where the package is installed read-only, asv could not delete the site the next time.
+    # Copy contents only: if the package is installed read-only, asv could not delete the site next time.
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 

@@ -1,8 +1,8 @@
 """asv's Regressions page and its feed, from the conclusion of the history.
 
-asv's own publisher takes every rise for worse and knows neither clocks nor epochs. This module replaces its
-list by the regressions that the history has open, so asv's page, our pages and the terminal name the same
-regressions. A benchmark whose better direction is unknown keeps asv's rows.
+asv's own publisher treats every rise as worse, and knows neither clocks nor epochs. This module replaces its
+list by the open regressions of the history, so asv's page, our pages and the terminal agree. A benchmark
+without a known better direction keeps asv's rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from harness.integrations.asv.write_results import loaded
 from harness.numbers import counted
 
 Benchmarks = Mapping[str, Mapping[str, Any]]
-"""Fields of each benchmark in asv's list, by the benchmark's name."""
+"""Fields of each benchmark in asv's list, by name."""
 Jump = tuple["int | None", int, float, float]
-"""asv's revisions before and after, and the figures there; no revision before where one commit did it."""
+"""asv's revisions before and after with the values there; no revision before if it is a single commit."""
 
 LIST, FEED = "regressions.json", "regressions.xml"
 _NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
@@ -47,13 +47,13 @@ class Regression(NamedTuple):
     """A row of asv's list."""
 
     name: str
-    """The benchmark's, with its parameters in brackets."""
+    """Name of the benchmark, with its parameters in brackets."""
     graph: str
     """Path of the graph's file, below the published folder."""
     params: Mapping[str, Any]
-    """Parameters by which the graph differs from other graphs of the benchmark."""
+    """Parameters that distinguish the graph from other graphs of the benchmark."""
     place: int | None
-    """Index of the parameters among all combinations; None for a benchmark without any."""
+    """Index of the parameters among all combinations; None without parameters."""
     last: float
     best: float
     jumps: Sequence[Jump]
@@ -66,9 +66,9 @@ class Regression(NamedTuple):
 def write_regressions(
     conf: Any, repo: Any, benchmarks: Benchmarks, graphs: Any, revisions: Mapping[str, int]
 ) -> None:
-    """Replace the list and the feed that asv has just published; the arguments are those of a publisher's.
+    """Replace the list and the feed that asv has just published. The arguments are a publisher's.
 
-    Where that is not possible asv's own stay, and a warning says why and how to read them.
+    If that is impossible, asv's own stay, and a warning says why and how to read them.
     """
     if not probes.passes(_writes_as_asv_does):
         return _leave(f"{ASV} lists regressions in a form that the harness does not know.", benchmarks)
@@ -96,7 +96,7 @@ def _leave(why: str, benchmarks: Benchmarks) -> None:
 
 
 def read_list(html_dir: Path) -> list[Regression]:
-    """Read the rows that asv has published."""
+    """Return the rows that asv has published."""
     listed = json.loads((html_dir / LIST).read_text(encoding="utf-8"))["regressions"]
     return [Regression(*row) for row in listed]
 
@@ -104,7 +104,7 @@ def read_list(html_dir: Path) -> list[Regression]:
 def _write(
     conf: Any, benchmarks: Benchmarks, rows: Sequence[Regression], revisions: Mapping[str, int]
 ) -> None:
-    """Let asv write its list and its feed of these rows."""
+    """Let asv write its list and its feed from these rows."""
     commits = {revision: commit for commit, revision in revisions.items()}
     named = {commits[each][:8] for row in rows for jump in row.jumps for each in jump[:2] if each is not None}
 
@@ -113,7 +113,7 @@ def _write(
         return filter(None, map(loaded, paths))
 
     Regressions._save(conf, {"regressions": rows})  # noqa: SLF001
-    with patch.multiple(regressions, iter_results=results_of_these):  # asv would load all that there are
+    with patch.multiple(regressions, iter_results=results_of_these):  # asv would load all of them
         Regressions._save_feed(conf, benchmarks, rows, revisions, commits)  # noqa: SLF001
     path = Path(conf.html_dir, FEED)
     text = path.read_text(encoding="utf-8")
@@ -123,8 +123,9 @@ def _write(
 def _concluded(
     conf: Any, repo: Any, benchmarks: Benchmarks, graphs: Any, revisions: Mapping[str, int]
 ) -> Iterator[tuple[str, Regression | None]]:
-    """Yield the name and the row of each series with open regressions; no row where asv's pages have no place
-    for it. Raises HarnessError where the history cannot be read.
+    """Yield the name and the row of each series with open regressions.
+
+    The row is None if asv's pages have no place for it. Raises HarnessError if the history cannot be read.
     """
     site, config = running_conf(conf), load_config()
     names = asv_names(read_benchmarks(site.results))
@@ -146,7 +147,7 @@ def _concluded(
 def _open(
     history: History, names: Mapping[tuple[str, str], str], places: _Places
 ) -> Iterator[tuple[str, Regression | None]]:
-    """Yield what is open in one branch's history; `names` are asv's, by case and metric."""
+    """Yield the open regressions in one branch's history. `names` are asv's, by case and metric."""
     still_open = {each.change.id for each in history.conclusion.open}
     for card in history.cards:
         for one in card.analysed:
@@ -154,7 +155,7 @@ def _open(
             if not changes:
                 continue
             case = one.series.case
-            # Of kernels that were compiled and not run a case is called by its metric too.
+            # For kernels that were compiled and not run, a case's name includes its metric.
             name = names.get((case.name.removesuffix(f" {case.metric}"), case.metric), "")
             last = one.levels[-1].level if one.levels else changes[-1].after
             best = (max if case.direction == "higher" else min)(each.before for each in changes)
@@ -163,7 +164,7 @@ def _open(
 
 
 class _Places:
-    """Places of series and commits on asv's pages, for one branch."""
+    """Positions of series and commits on asv's pages, for one branch."""
 
     def __init__(
         self,
@@ -176,14 +177,14 @@ class _Places:
         self._benchmarks, self._graphs, self._branch = benchmarks, graphs, branch
         told = ((positions[commit], each) for commit, each in revisions.items() if commit in positions)
         self._line = sorted(told)
-        """Positions of the commits that asv knows, with asv's revisions."""
+        """Sorted positions of the commits that asv knows, with asv's revisions."""
         self._telling = {name for name, values in graphs.get_params().items() if len(values) > 1}
         """Names of parameters that distinguish graphs."""
 
     def row(
         self, name: str, machine: Mapping[str, str], changes: Sequence[Change], last: float, best: float
     ) -> Regression | None:
-        """Return the row of a series by asv's name; None where asv has no graph with all its changes."""
+        """Return the row of a series by asv's name; None if no graph of asv has all its changes."""
         benchmark = self._benchmarks.get(name.partition("(")[0], {})
         axes = benchmark.get("params")
         names = [f"{benchmark['name']}({', '.join(each)})" for each in product(*axes)] if axes else []
@@ -197,8 +198,10 @@ class _Places:
         return Regression(name, f"{graph.path}.json", params, place, _figure(last), _figure(best), placed)
 
     def _graph(self, machine: Mapping[str, str], benchmark: str, position: int) -> Any:
-        """Return the graph of a machine's figures. Of several environments that is the one measured at a
-        position, and of these the one that is most like what the card's history tells of the machine.
+        """Return the graph of a machine's values.
+
+        If several environments have one, it is the graph measured at a position, and of these the most
+        similar to the machine in the card's history.
         """
         own = {"machine": machine["machine"], "branch": self._branch}
         graphs = self._graphs.get_graph_group(benchmark)
@@ -221,12 +224,12 @@ class _Places:
 
 
 def _figure(value: float) -> float:
-    """Return six digits, as there is no more in a history's figures."""
+    """Return six digits, the precision of a history's values."""
     return float(f"{value:.6g}")
 
 
 def _writes_as_asv_does() -> bool:
-    """Probe asv's list and feed: of a made-up rise both come out byte by byte as asv alone makes them."""
+    """Probe asv's list and feed: for a made-up rise, both must equal asv's own, byte for byte."""
     benchmarks = {probes.COST: probes.described(probes.COST)}
     good, bad = probes.RISE - 1, probes.RISE
     revisions = {probes.BEFORE: good, probes.AFTER: bad}

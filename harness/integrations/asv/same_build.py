@@ -1,4 +1,4 @@
-"""Finds which asv figures come from the same build. The records beside asv's results say it; asv does not."""
+"""Finds asv values from the same build, by the records beside asv's results. asv does not know it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from harness.suite.case_id import parse_asv_name, size_label
 
 
 class Builds:
-    """The rows of the records that asv has made on one machine, by asv's names. Each commit is read once."""
+    """The rows of asv's records on one machine, by asv's names. Each commit is read once."""
 
     def __init__(self, folder: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
         self._folder, self._benchmarks = folder, benchmarks
         self._rows = functools.cache(self._read)
 
     def row(self, name: str, commit: str) -> Row | None:
-        """Return what was measured of a track at a commit: ``suites.Toy.track_time_ms('plain', 64)``.
+        """Return the row of a track at a commit: ``suites.Toy.track_time_ms('plain', 64)``.
 
-        None for a track that no clock decides, a benchmark of another project's, and what has no record.
+        None for a track that is not a time, for another project's benchmark, and without a record.
         """
         found = parse_asv_name(name)
         if found is None or found.track not in TIMED:
@@ -45,7 +45,7 @@ class Builds:
 
 
 def suite_of(name: str, benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the suite of a track by asv's name; without a word of it in asv's list, the class's name."""
+    """Return the suite of a track by asv's list; the class's name if the list does not say."""
     found = parse_asv_name(name)
     told = benchmarks.get(name.partition("(")[0], {}).get("suite")
     return str(told or (found.group.lower() if found else ""))

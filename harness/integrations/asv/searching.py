@@ -1,4 +1,4 @@
-"""asv find, kept from naming commits that are not to blame: some do not run, some change no code."""
+"""asv find, without wrong commits: commits that do not run, and commits that change no code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FOUND = re.compile(r"Greatest (?P<what>regression|improvement) found: (?P<commi
 
 
 class _Turned(float):
-    """A figure whose difference from another is what a lower-is-better figure's would be."""
+    """A value whose difference from another has the sign of a lower-is-better value."""
 
     __slots__ = ()
 
@@ -50,10 +50,12 @@ class _Turned(float):
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Measurements of one commit. The keys of both mappings are places of the parameters, in asv's order."""
+    """Measurements of one commit. The keys of both mappings are positions of the parameters, in
+    asv's order.
+    """
 
     figures: Mapping[int, float]
-    """Figures that the search compares."""
+    """Values that the search compares."""
     rows: Mapping[int, Row]
     """Rows of the records, which identify the build."""
 
@@ -61,10 +63,10 @@ class _Measured:
 class _Search:
     """The state of one search.
 
-    asv skips a commit that has no figure. This search also skips a commit at which a kernel fails that ran
-    elsewhere, because that commit's other figures say nothing of this kernel.
+    asv skips a commit without a value. This search also skips a commit at which a kernel fails that ran
+    elsewhere, because that commit's other values say nothing about this kernel.
 
-    Commits with the same binary have one figure, that of the first one measured: their difference is noise.
+    Commits with the same binary share the value of the first one measured: their difference is noise.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class _Search:
         direction_of: Callable[[Mapping[str, Any]], Direction] = direction_in_asv,
     ) -> None:
         self.line: list[str] = []
-        """The commits that are searched, oldest first."""
+        """The searched commits, oldest first."""
         self.found = ""
         """The commit that asv is about to name, by eight digits."""
         self.passed_over: list[str] = []
@@ -86,7 +88,7 @@ class _Search:
     def figures(
         self, benchmarks: Any, results: Any, read: Callable[..., Any], name: str, params: Any
     ) -> list[float | None]:
-        """Return the figures that `read` has of a commit, as the search is to see them."""
+        """Return the values of a commit that `read` returns, as adjusted for the search."""
         commit = results.commit_hash
         asked = benchmarks.benchmark_selection.get(name)
         values = {
@@ -115,7 +117,7 @@ class _Search:
         return [turned.get(place) for place in range(max(values) + 1)]
 
     def _figure(self, place: int, row: Row | None, own: float) -> float:
-        """Return the figure of the first commit that ran the same binary, or a commit's own."""
+        """Return the value of the first commit that ran the same binary, or the commit's own."""
         known = (
             each.figures[place]
             for each in self._measured.values()
@@ -124,11 +126,11 @@ class _Search:
         return next(known, own)
 
     def check(self, what: str, found: str) -> None:
-        """Raise UserError where the commit that asv is about to name, by eight digits, is not to blame."""
+        """Raise UserError if the commit that asv is about to name, by eight digits, is not to blame."""
         self.found = found
         at = next(place for place, commit in enumerate(self.line) if commit.startswith(found))
         pair = self.line[max(at - 1, 0)], self.line[at]
-        if {each[:8] for each in pair} & {*self.passed_over}:  # at which asv takes a time-out for a figure
+        if {each[:8] for each in pair} & {*self.passed_over}:  # asv treats a time-out there as a value
             return
         if at == 0 or not self._measured.keys() >= {*pair}:
             raise UserError(
@@ -152,7 +154,7 @@ class _Search:
 
 
 class _Checked:
-    """asv's log, which hears what asv has found before anybody reads it."""
+    """asv's log. It checks asv's result before anybody reads it."""
 
     def __init__(self, search: _Search) -> None:
         self._search = search
@@ -167,7 +169,7 @@ class _Checked:
 
 
 def searching(run: Callable[..., Any], conf: Any, *args: Any, **options: Any) -> Any:
-    """Run asv's search over the figures that it is to see."""
+    """Run asv's search with adjusted values."""
     if not passes(functools.partial(_finds_the_fall_of_a_rate, run)):
         raise UserError(
             f"asv find could name the wrong commit: {ASV} takes every rise for worse, and the harness cannot "
@@ -193,7 +195,7 @@ def searching(run: Callable[..., Any], conf: Any, *args: Any, **options: Any) ->
 
 @contextmanager
 def _searched(search: _Search) -> Iterator[None]:
-    """While it lasts, asv's search sees the figures that `search` has for it, and is checked by it."""
+    """Let asv's search use the values of `search`, and check its result, in this block."""
     with patch.multiple(
         find,
         get_repo=_listening(find.get_repo, search),
@@ -204,8 +206,9 @@ def _searched(search: _Search) -> Iterator[None]:
 
 
 def _finds_the_fall_of_a_rate(run: Callable[..., Any]) -> bool:
-    """Probe asv's search: of a rate that rises a little and falls a lot, it is to name the fall, and with
-    `invert` the rise.
+    """Probe asv's search with a rate that rises a little and falls a lot.
+
+    It must find the fall, and with `invert` the rise.
     """
     return all(
         _found(run, invert=invert) == COMMITS[place][:8] for invert, place in ((False, FALL), (True, RISE))
@@ -213,7 +216,7 @@ def _finds_the_fall_of_a_rate(run: Callable[..., Any]) -> bool:
 
 
 def _found(run: Callable[..., Any], *, invert: bool) -> str:
-    """Return the commit that a search of the made-up rate names, by eight digits. Nothing is measured."""
+    """Return the commit that a search of the made-up rate finds, by eight digits. Nothing is measured."""
     with made_up_project() as conf, patch.multiple(find, **made_up_search()):
         search = _Search(Path(conf.results_dir), inverted=invert, direction_of=direction_of)
         with _searched(search):
@@ -222,7 +225,7 @@ def _found(run: Callable[..., Any], *, invert: bool) -> str:
 
 
 def _listening(get_repo: Callable[..., Any], search: _Search) -> Callable[..., Any]:
-    """Return asv's repository so that the search learns of the commits that asv searches."""
+    """Return asv's repository, extended to tell the search its commits."""
 
     def opened(conf: Any) -> Any:
         repository = get_repo(conf)
@@ -240,7 +243,7 @@ def _listening(get_repo: Callable[..., Any], search: _Search) -> Callable[..., A
 
 
 def _reading(run_benchmarks: Callable[..., Any], search: _Search) -> Callable[..., Any]:
-    """Return asv's measuring so that figures are read as the search is to see them."""
+    """Return asv's measuring function, changed to return adjusted values."""
 
     def measured(benchmarks: Any, *args: Any, **options: Any) -> Any:
         results = run_benchmarks(benchmarks, *args, **options)

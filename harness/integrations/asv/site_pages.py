@@ -1,4 +1,4 @@
-"""Our pages beside asv's: what `harness publish` and `asv gh-pages` write."""
+"""Our pages beside asv's: the output of `harness publish` and `asv gh-pages`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_pages(
     suites: Sequence[Suite] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
-    """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
+    """Write our pages beside asv's, and link them from asv's. Raises the errors of publish_pages."""
     site = html or conf.html
     published = publish_pages(
         results or conf.results,
@@ -40,7 +40,7 @@ def write_pages(
         limits=conf.limits,
         tell=tell,
     )
-    if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone
+    if conf.file and (site / "asv.js").exists():  # another site's page stays unchanged
         from harness.integrations.asv.publish import link_pages
 
         if problem := link_pages(site):
@@ -49,9 +49,9 @@ def write_pages(
 
 
 def run_publish(conf: SiteConf) -> tuple[str, ...]:
-    """Let asv publish its own pages, its words on standard error, from results that the records complete.
+    """Let asv publish its own pages, with its output on standard error, from results completed by records.
 
-    Returns what kept results from being completed, a sentence each. Raises MeasureError where asv fails.
+    Returns sentences on results that could not be completed. Raises MeasureError if asv fails.
     """
     assert conf.file
     problems = _completed(conf, conf.file)
@@ -66,7 +66,7 @@ def run_publish(conf: SiteConf) -> tuple[str, ...]:
 
 
 def _completed(conf: SiteConf, file: Path) -> tuple[str, ...]:
-    """Write what only records hold into asv's results. Returns what could not be written, and why."""
+    """Add results that only records hold to asv's results. Return what could not be written, and why."""
     try:
         loaded = asvs_conf(file)
         from harness.integrations.asv.write_results import write_results

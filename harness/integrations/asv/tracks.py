@@ -1,6 +1,6 @@
-"""asv benchmarks of a suite: measured once a commit, read by many ``track_*``.
+"""asv benchmarks of a suite: measured once per commit, read by many ``track_*``.
 
-benchmarks/ holds one small class a suite::
+benchmarks/ has one small class for each suite::
 
     from harness.integrations import asv_tracks
 
@@ -10,7 +10,7 @@ benchmarks/ holds one small class a suite::
         def setup_cache(self):
             return self.measure()
 
-(setup_cache is written out because asv tells caches apart by the line that defines them.)
+(setup_cache is written out because asv distinguishes caches by the line that defines them.)
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from harness.system.decoding import decode
 from harness.system.process import begin_ready
 
 ANSWERS = "harness-answers.json"
-"""A file in the folder that a class's benchmarks share: by track an answer a parameter combination, in asv's
+"""File in the folder that a class's benchmarks share: an answer per track and parameter combination, in asv's
 order."""
 SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
-"""{"value": ...} as asv stores it, or {"error": text}."""
+"""{"value": ...} in asv's form, or {"error": text}."""
 
 Parameters = tuple[str, "int | str"]
 """A kernel's name and a size's label."""
@@ -58,20 +58,20 @@ _VARIABLE = "HARNESS_ASV"
 
 
 class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The request of the plugin, in asv's process, to the processes that asv starts: JSON in a variable."""
+    """The plugin's request, from asv's process to the processes that asv starts: JSON in a variable."""
 
     device_kind: str = "gpu"
     machine: str | None = None
     environment: str = ""
-    """The name of asv's environment, which is in the names of its result files."""
+    """Name of asv's environment, which is part of the names of its result files."""
     results: str | None = None
     repository: str | None = None
-    """The repository that has the commits: a mirror, where asv.conf.json's "repo" is an address."""
+    """The repository with the commits: a mirror, if asv.conf.json's "repo" is an address."""
     selected: dict[str, list[int]] = {}
-    """Places, in asv's order, of the parameters to measure, by class; other classes are measured whole."""
+    """Positions, in asv's order, of the parameters to measure, by class. Other classes are measured whole."""
     dry_run: bool = False
     scratch: str | None = None
-    """A folder that lasts as long as asv's command: records go there instead of beside the results."""
+    """A folder that exists as long as asv's command: records go there instead of beside the results."""
     progress: str | None = None
     asv_pid: int | None = None
 
@@ -87,7 +87,7 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @contextlib.contextmanager
 def requesting(**facts: Any) -> Iterator[None]:
-    """While it lasts, these facts are part of what asv's processes are asked."""
+    """Add these facts to the request for asv's processes in this block."""
     given = AsvRequest.given()
     before = {name: getattr(given, name) for name in facts}
     os.environ.update(AsvRequest.given(**facts).variables)
@@ -98,9 +98,10 @@ def requesting(**facts: Any) -> Iterator[None]:
 
 
 _NOTHING: Answer = {"value": math.nan}
-"""The answer that asv shows as n/a: no such kernel at this commit, or not on this device."""
+"""An answer that asv shows as n/a: no such kernel at this commit, or not on this device."""
 TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
-"""asv copies a track's direction into benchmarks.json; by itself it takes every rise for a regression."""
+"""Metric of each track. asv copies a track's direction into benchmarks.json, but treats every
+rise as worse."""
 
 
 class _FileObserver:
@@ -126,7 +127,9 @@ class _FileObserver:
 
 
 class SuiteTracks:
-    """Subclass it with `folder`, the suite's folder relative to the project, and a setup_cache of its own."""
+    """Base class. A subclass has `folder`, the suite's folder relative to the project, and its own
+    setup_cache.
+    """
 
     folder: ClassVar[str]
     params: ClassVar[list[list[Any]]] = []
@@ -134,10 +137,11 @@ class SuiteTracks:
     timeout = 60.0
 
     def __init_subclass__(cls) -> None:
-        # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is
+        # The working tree's suite defines the kernels and sizes with graphs. Each commit's own suite is
         # measured.
         suite = load(cls._path()).suite
-        # One list for all machines; the points of the device in use first: asv's pages open with the first.
+        # One list for all machines, with the points of the current device first, because asv's pages open
+        # with the first.
         quick = AsvRequest.given().device_kind != "gpu"
         points = [*suite.problem.points(quick=quick), *suite.problem.points(quick=not quick)]
         labels = dict.fromkeys(label_of(point) for point in points)
@@ -153,16 +157,16 @@ class SuiteTracks:
         return Path(inspect.getfile(cls)).parent.parent / cls.folder
 
     def measure(self) -> dict[str, list[Answer]]:
-        """Measure the suite at asv's commit and leave an answer for every track, kernel and size.
+        """Measure the suite at asv's commit, and store an answer for every track, kernel and size.
 
-        Raises HarnessError where the suite does not load at that commit, or there is no device.
+        Raises HarnessError if the suite does not load at that commit, or there is no device.
         """
         observer = _FileObserver()
         try:
             with _ended_with_asv():
                 return self._measure(observer)
         except HarnessError as error:
-            observer.waiting(error.message)  # asv itself says no more than "failed"
+            observer.waiting(error.message)  # asv itself only says "failed"
             raise
 
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
@@ -195,7 +199,7 @@ class SuiteTracks:
         return answers
 
     def _selected(self, asked: AsvRequest) -> set[Parameters] | None:
-        """Return the kernels and sizes that asv was asked for; None for all of them."""
+        """Return the requested kernels and sizes; None for all."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
         for group, places in asked.selected.items():
@@ -213,24 +217,24 @@ def _records_folder(asked: AsvRequest, config: Config) -> Path | None:
 def answers_of(
     rows: Mapping[Parameters, Row], parameters: Iterable[Parameters], names: Sequence[str]
 ) -> dict[str, list[Answer]]:
-    """Answers for each kernel and size, by track; n/a where there is no row."""
+    """Return answers for each kernel and size, by track; n/a without a row."""
     found = [rows.get(key) for key in parameters]
     return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
 
 
 @contextlib.contextmanager
 def _ended_with_asv() -> Iterator[None]:
-    """While it lasts, an asv that ends by whatever signal ends the measurement too, as Ctrl-C would: finished
-    rows are stored, workers and temporary folders are gone.
+    """End the measurement in this block if asv ends by a signal, as with Ctrl-C.
 
-    asv sends TERM when it is interrupted and can still act; where it cannot, the system sends it in its name.
+    Finished rows are stored, and workers and temporary folders are removed. asv sends TERM if it is
+    interrupted and can still act; otherwise the system sends it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # asv's and the system's may both come
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # both asv's and the system's may arrive
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -246,7 +250,7 @@ def _ended_with_asv() -> Iterator[None]:
 
 def _method(name: str, track: Metric, suite: str) -> Callable[..., Any]:
     def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
-        """Used where something other than the plugin's environment runs the benchmarks; it answers itself."""
+        """Return an answer. It is used if another environment than the plugin's runs the benchmarks."""
         answer = answers[name][list(itertools.product(*self.params)).index((kernel, size))]
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -262,12 +266,12 @@ def _answer(metric: Metric, row: Row) -> Answer:
     if row.status == "failed" and not (row.reason == "wrong-result" and metric.wrong is not None):
         return {"error": f"{row.case} ({row.reason}): {row.message}\n{row.log}".strip()}
     found = metric.read(row) if row.status not in ("skipped", "failed") else None
-    if isinstance(found, tuple):  # in the form of which asv makes a median with an interval
+    if isinstance(found, tuple):  # asv computes a median with an interval from this form
         return {"value": {"samples": list(found), "number": 1}}
     return {"value": metric.wrong if row.status == "failed" else math.nan if found is None else found}
 
 
 def label_of(sizes: Mapping[str, int]) -> int | str:
-    """Return a number where one will do, which asv can put on an axis."""
+    """Return a number if possible, which asv can put on an axis."""
     label = size_label(sizes)
     return int(label) if label.isdecimal() else label

@@ -1,8 +1,7 @@
-"""Our tracks of asv's result files, written from the records: a disk that was full, a crash or a hand that
-slipped costs no measurement.
+"""Writes our tracks in asv's result files from the records.
 
-In a file that can be read everything else stays as it is: benchmarks that are no suite's, cases that were not
-recorded, and tracks that have the figures of the records.
+So a full disk, a crash or a mistake loses no measurement. In a readable file everything else stays unchanged:
+other benchmarks, unrecorded cases, and tracks that agree with the records.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from harness.records.record_files import read_run
 from harness.records.types import METHOD_VERSION, Row, Run
 from harness.system.cache import write_file
 
-_ = checkout  # asv finds types of environments by subclass: importing is using
+_ = checkout  # asv finds types of environments by subclass: importing is enough
 
 _COMMANDS = ("asv", "static")
-"""The commands whose records asv has results of."""
+"""Commands whose records asv has results of."""
 _MACHINE_VERSION = 1
 
 Tracks: TypeAlias = Mapping[str, Sequence[AsvBenchmark]]
@@ -53,9 +52,9 @@ Rows: TypeAlias = dict[Parameters, tuple[Row, Run]]
 class WrittenResults:
     written: tuple[Path, ...]
     unchanged: int
-    """Files that hold what the records say."""
+    """Number of files that agree with the records."""
     problems: tuple[str, ...]
-    """Files that could not be written, and why, a sentence each."""
+    """Sentences on files that could not be written."""
 
 
 class _UnknownError(StoreError):
@@ -65,9 +64,9 @@ class _UnknownError(StoreError):
 def write_results(conf: Any, root: Path, results: Path, *, every: bool = True) -> WrittenResults:
     """Write the results of every card and commit from the newest complete record of each case.
 
-    `conf` is asv's Config, its paths relative to `root`. Without `every` a file that was written after its
-    records is taken as it is. Raises StoreError where results or the list of benchmarks cannot be read, or
-    nothing be written; ConfigError where asv.conf.json names no environment.
+    `conf` is asv's Config, with paths relative to `root`. Without `every`, a file newer than its records is
+    assumed to be right. Raises StoreError if results or the list of benchmarks cannot be read, or nothing can
+    be written; ConfigError if asv.conf.json names no environment.
     """
     writer = _Writer(conf, root, _tracks(read_benchmarks(results)))
     for folder in card_folders(results):
@@ -96,7 +95,7 @@ def _path(folder: Path, commit: str, environment: str) -> Path:
 
 
 def loaded(path: Path) -> Any:
-    """Return the Results of asv; None where there is no file, or it is damaged."""
+    """Return asv's Results; None if the file is missing or damaged."""
     try:
         return Results.load(str(path), machine_name=path.parent.name)
     except (OSError, util.UserError, LookupError, TypeError, ValueError, AttributeError):
@@ -104,7 +103,7 @@ def loaded(path: Path) -> Any:
 
 
 class _Writer:
-    """Writes files, and gathers what there is to tell of them."""
+    """Writes files, and collects counts and problems."""
 
     def __init__(self, conf: Any, root: Path, tracks: Tracks) -> None:
         self._conf, self._root, self._tracks = conf, root, tracks
@@ -116,7 +115,7 @@ class _Writer:
         """Write the results of one card."""
         facts = card_records(folder).facts
         self.problems += [f"{folder.name}: {each.problem}" for each in facts if each.problem]
-        # asv keeps no figures of the working tree as it is, which "existing" measures.
+        # asv keeps no results of the working tree as it is, which "existing" measures.
         exported = [
             each
             for each in facts
@@ -143,7 +142,7 @@ class _Writer:
         ]
 
     def _write(self, path: Path, commit: str, environment: str, records: Iterable[RunFacts]) -> None:
-        """Put the rows of records, oldest first, into the file of their commit where it has others."""
+        """Write the rows of records, oldest first, into the file of their commit if they differ."""
         suites = self._suites(path.with_name(each.file) for each in records)
         try:
             results = self._results(path, commit, environment, suites) if suites else None
@@ -158,7 +157,7 @@ class _Writer:
             self.unchanged += 1
 
     def _suites(self, records: Iterable[Path]) -> Mapping[str, Rows]:
-        """Return the newest row of each case, by suite, of records that are complete."""
+        """Return the newest row of each case, by suite, from complete records."""
         found: dict[str, Rows] = defaultdict(dict)
         for path in records:
             try:
@@ -166,16 +165,16 @@ class _Writer:
             except HarnessError as error:
                 self.problems.append(error.message)
                 continue
-            if stored.interrupted or not stored.rows:  # asv never had the figures of an interrupted run
+            if stored.interrupted or not stored.rows:  # asv never had the results of an interrupted run
                 continue
             rows = found[stored.run.source.suite]
             if rows and _method(stored.run) != _method(next(iter(rows.values()))[1]):
-                rows.clear()  # asv shows no figures of two methods as one
+                rows.clear()  # asv must not show values of two methods as one series
             rows |= {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
         return found
 
     def _results(self, path: Path, commit: str, environment: str, suites: Iterable[str]) -> Any:
-        """Return what asv has in a file, or what it begins one with."""
+        """Return asv's results in a file, or new ones."""
         old = loaded(path)
         if old and old.commit_hash != commit:
             raise _UnknownError(f"{path} is of commit {old.commit_hash}: {commit} has no place of its own.")
@@ -207,7 +206,7 @@ class _Writer:
 
     @property
     def _default(self) -> str:
-        """The environment of records that name none."""
+        """Return the environment of records that name none."""
         return next(iter(self._environments))
 
     @cached_property
@@ -225,11 +224,11 @@ class _Writer:
         conf = self._conf
         if (self._root / conf.repo).exists():
             conf.repo = str(self._root / conf.repo)
-        conf.project = str(self._root / conf.project)  # where asv mirrors what is no folder
+        conf.project = str(self._root / conf.project)  # the folder of asv's mirror of a remote repository
         return get_repo(conf)
 
     def _mend_machine(self, folder: Path, newest: RunFacts) -> None:
-        """Write machine.json anew from a record: asv heeds no result beside a damaged one."""
+        """Write a new machine.json from a record: asv ignores results beside a damaged one."""
         run = read_run(folder / newest.file).run
         entry = {**machine_entry(run.device, run.host), "machine": folder.name, "version": _MACHINE_VERSION}
         write_file(folder / "machine.json", json.dumps(entry, indent=4, sort_keys=True).encode())
@@ -237,7 +236,7 @@ class _Writer:
 
 
 def _machine(folder: Path) -> dict[str, Any] | None:
-    """Return the card's machine.json of asv's; None where it is missing or damaged."""
+    """Return the card's machine.json from asv; None if it is missing or damaged."""
     try:
         found = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
     except (OSError, util.UserError, TypeError):
@@ -246,9 +245,9 @@ def _machine(folder: Path) -> dict[str, Any] | None:
 
 
 def _put(results: Any, benchmark: AsvBenchmark, rows: Rows) -> bool:
-    """Put a suite's rows into one track of asv's results, with samples where there were some.
+    """Put a suite's rows into one track of asv's results, with samples if there were some.
 
-    Returns False, and changes nothing, where the track has the same figures already.
+    Returns False without a change if the track has the same values already.
     """
     name, params = benchmark.name, [list(values) for values in benchmark.params]
     parameters = [(ast.literal_eval(kernel), ast.literal_eval(size)) for kernel, size in product(*params)]
@@ -272,7 +271,7 @@ def _put(results: Any, benchmark: AsvBenchmark, rows: Rows) -> bool:
 
 
 def _figure(answer: Answer) -> float | None:
-    """Return the figure that asv makes of an answer; None of a failure."""
+    """Return the value that asv computes from an answer; None for a failure."""
     value = answer.get("value")
     return median(value["samples"]) if isinstance(value, dict) else value
 
@@ -284,14 +283,15 @@ def _is_same(ours: float | None, theirs: Any) -> bool:
 
 
 def _method(run: Run) -> str:
-    """Return the version of the method by which a run was measured; there was one before records told it.
-    What was only compiled is of any.
+    """Return the version of a run's measuring method; older records have none.
+
+    It does not matter for results of a compilation.
     """
     return str(run.settings.get("method", METHOD_VERSION if run.command == "static" else "1"))
 
 
 def _result(answers: Sequence[Answer]) -> Any:
-    """Return the result that asv makes of a benchmark's answers."""
+    """Return the result that asv computes from a benchmark's answers."""
     values = [answer.get("value") for answer in answers]
     sampled = [value if isinstance(value, dict) else {} for value in values]
     return BenchmarkResult(
@@ -305,7 +305,7 @@ def _result(answers: Sequence[Answer]) -> Any:
 
 
 def _content(results: Any) -> bytes:
-    """Return a result file as asv writes it."""
+    """Return a result file in asv's form."""
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         results.save(folder)
         [path] = Path(folder).rglob("*.json")

@@ -1,4 +1,4 @@
-"""pytest and pytest-benchmark: options, suites as tests, device times, what fails a session.
+"""pytest and pytest-benchmark: options, suites as tests, device times, failing a session.
 
-pytest-benchmark's files are read in `harness.records.imports` and judged in `harness.judgement.saved_runs`.
+`harness.records.imports` reads pytest-benchmark's files, and `harness.judgement.saved_runs` judges them.
 """

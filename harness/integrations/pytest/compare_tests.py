@@ -1,7 +1,7 @@
-"""Benchmarks of no suite, compared with another commit.
+"""Compares benchmarks outside of suites with another commit.
 
-A process of pytest for each side waits at each call of gpu_benchmark, or of pytest-benchmark's own fixture.
-The two take turns.
+For each side a pytest process stops at each call of gpu_benchmark, or of pytest-benchmark's own fixture. The
+two alternate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from harness.system import git
 from harness.system.files import scratch_folder
 
 _ALL = "all benchmarks"
-"""The name of the one verdict where a process of pytest failed as a whole."""
+"""Name of the only verdict if a pytest process failed as a whole."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class TestComparison:
     outcome: ComparisonResult | HarnessError | None = None
 
     def carry_out(self) -> None:
-        """Compare, and keep the result or the error. Raises KeyboardInterrupt after an interrupt."""
+        """Compare, and store the result or the error. Raises KeyboardInterrupt after an interrupt."""
         try:
             self.outcome = self._compare()
         except NothingRecordedError as error:
@@ -69,7 +69,7 @@ class TestComparison:
             raise KeyboardInterrupt
 
     def verdict(self, test: str) -> Verdict | None:
-        """Return the verdict of a test; None where neither side measured it."""
+        """Return the verdict of a test; None if neither side measured it."""
         found = self.result.verdicts if self.result else ()
         verdicts = {self.names[each.case]: each for each in found}
         return verdicts.get(test) or verdicts.get(_ALL)
@@ -80,7 +80,7 @@ class TestComparison:
 
     @property
     def problem(self) -> str:
-        """The reason why the comparison could not be carried out; empty where it was."""
+        """Return why the comparison failed; empty if it did not."""
         error = self.outcome
         return sentence(error.reason, error.message, error.log) if isinstance(error, HarnessError) else ""
 
@@ -102,7 +102,7 @@ class TestComparison:
             base, head = self.place.sides(scratch)
             result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
             named = {each.case: each.test for side in SIDES for each in _reported(side, scratch)}
-        # A process that fails as a whole has a verdict of its own.
+        # A process that fails as a whole has its own verdict.
         self.names = {
             each.case: named.get(each.case, _ALL if each.kernel == "script" else each.kernel)
             for each in result.verdicts
@@ -111,13 +111,13 @@ class TestComparison:
 
 
 class _Test(msgspec.Struct, frozen=True):
-    """A benchmark, as `slot` reports it."""
+    """A benchmark, as reported by `slot`."""
 
     test: str
-    """Its node id."""
+    """Node id of the test."""
     params: dict[str, int | float | str]
     why: str | None = None
-    """The reason why it has no time; None where it may have."""
+    """Reason why it has no time; None if it may have one."""
     skipped: bool = False
 
     @property
@@ -150,20 +150,20 @@ def _untimed(tests: Sequence[_Test]) -> dict[CallName, Untimed]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestPlace:
-    """The folders and command line with which a session of pytest runs."""
+    """Folders and command line of a pytest session."""
 
     __test__ = False
 
     repository: Path
     folder: Path
-    """Folder that the session was started in, inside the repository."""
+    """Working folder of the session, inside the repository."""
     words: tuple[str, ...]
-    """Words of the session's command line, with paths that hold on either side."""
+    """Words of the session's command line, with paths that are valid on both sides."""
 
     commits: Mapping[SideName, str | None]
-    """Full hash of each side's commit; None is the working tree."""
+    """Full hash of each side's commit; None for the working tree."""
     sources: Mapping[SideName, Source]
-    """Source of each side, taken before a record was written into the working tree."""
+    """Source of each side, determined before a record was written into the working tree."""
 
     def sides(self, scratch: Path) -> tuple[Executable, Executable]:
         """Return base and head with their files in the scratch folder. Raises GitError, StoreError."""
@@ -173,7 +173,7 @@ class TestPlace:
         files = scratch / side
         put_files(self.repository, self.commits[side], files)
         project = files / self.folder.relative_to(self.repository)
-        project.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its tests
+        project.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and its tests
         others = self.repository, *(scratch / other for other in SIDES if other != side)
         slot = f"{OPTION}={_report_of(side, scratch)}"
         return Executable(
@@ -186,9 +186,9 @@ class TestPlace:
 
 
 def place_of(config: pytest.Config, base: str) -> TestPlace:
-    """Return where a session runs that compares with `base`.
+    """Return the place of a session that compares with `base`.
 
-    Raises UsageError outside of a repository, and for what is no commit of it.
+    Raises UsageError outside of a repository, and if `base` is no commit.
     """
     folder = config.invocation_params.dir.resolve()
     repository = git.repository_of(folder)
@@ -215,7 +215,9 @@ def place_of(config: pytest.Config, base: str) -> TestPlace:
 
 
 def _on_either_side(word: str, repository: Path, folder: Path) -> str:
-    """Return a word with paths in the repository made relative: ``--confcutdir=/repository/tests`` too."""
+    """Return a word with paths in the repository made relative, also in
+    ``--confcutdir=/repository/tests``.
+    """
     option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
     path, colons, test = value.partition("::")
     if not Path(path).is_absolute() or not Path(path).resolve().is_relative_to(repository):

@@ -1,8 +1,8 @@
-"""The fixture gpu_benchmark: measures a case of a suite or a function, then shows it to pytest-benchmark.
+"""The fixture gpu_benchmark: measures a case of a suite or a function, and reports it to pytest-benchmark.
 
-pytest-benchmark times a round as the difference of two readings of its timer. Its marker takes any function
-for one, and `pedantic`, unlike a plain call, never tries how fine it ticks: so each round comes out as the
-device's own time, to the last bit.
+pytest-benchmark computes a round's time as the difference of two readings of its timer. Its marker accepts
+any function as timer, and `pedantic`, unlike a plain call, does not test the timer's resolution. So each
+round gets exactly the device's own time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _shared(name: str) -> Any:
-    """Return an attribute that reads and sets pytest-benchmark's own of the same name."""
+    """Return a property that reads and sets pytest-benchmark's attribute of the same name."""
 
     def read(fixture: GpuBenchmark) -> Any:
         return getattr(fixture._benchmark, name)  # noqa: SLF001
@@ -45,12 +45,12 @@ def _shared(name: str) -> Any:
 
 
 class GpuBenchmark:
-    """Called with a gpu_case it fails the test, with a sentence, where the case is wrong or, with
-    --perf-gate, its verdict fails; it skips the test where there is nothing to measure.
+    """Measures a gpu_case, times a function, or behaves like the fixture benchmark.
 
-    Called with a function and its arguments it times that and returns the function's result.
-
-    Otherwise it behaves like the fixture benchmark: it has the same attributes and methods.
+    Called with a gpu_case, it fails the test with a sentence if the case is wrong or, with --perf-gate, its
+    verdict fails. It skips the test if there is nothing to measure. Called with a function and its arguments,
+    it times the function and returns its result. Otherwise it has the attributes and methods of the fixture
+    benchmark.
     """
 
     def __init__(
@@ -71,8 +71,9 @@ class GpuBenchmark:
         setup: Callable[[], Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Measure a case and return what pytest-benchmark keeps of it in extra_info; or time a function and
-        return its result. `setup` runs before each round, untimed; it may return (args, kwargs).
+        """Measure a case and return its extra_info; or time a function and return its result.
+
+        `setup` runs before each round, untimed; it may return (args, kwargs).
         """
         __tracebackhide__ = True
         return self._measure(target, BenchmarkCall(function=target, args=args, kwargs=kwargs, setup=setup))
@@ -88,11 +89,11 @@ class GpuBenchmark:
         warmup_rounds: int | None = None,
         iterations: int | None = None,
     ) -> Any:
-        """Measure a case or a function in exactly this many rounds. Without `rounds`, and a case with
-        --perf-base, the harness measures as many rounds as it needs, as in a plain call.
+        """Measure a case or a function in exactly this many rounds.
 
-        The harness warms a case up, and chooses how many launches a round of a case has: there
-        `warmup_rounds` and `iterations` change nothing.
+        Without `rounds`, and for a case with --perf-base, the harness measures as many rounds as it needs, as
+        in a plain call. The harness warms a case up, and chooses the number of launches per round. So
+        `warmup_rounds` and `iterations` have no effect for cases.
         """
         counts: list[tuple[str, Any, int]] = [
             ("rounds", rounds, 1),
@@ -112,16 +113,16 @@ class GpuBenchmark:
         return self._measure(target, call, rounds, warmup_rounds, iterations)
 
     def weave(self, target: Any, **_: Any) -> NoReturn:
-        """Fail the test: functions are not replaced by kernels."""
+        """Fail the test: this fixture cannot replace functions by kernels."""
         self._refuse(
-            f"gpu_benchmark cannot weave or patch {target!r}: it times what it is called with. Call "
+            f"gpu_benchmark cannot weave or patch {target!r}: it only times its arguments. Call "
             "gpu_benchmark(function, arguments), or use the fixture benchmark in a test of its own."
         )
 
     patch = weave
 
     def check_extra_info(self) -> None:
-        """Fail a test that changed, in extra_info, what the harness says of the measurement."""
+        """Fail a test that changed the harness's entries in extra_info."""
         kept = self._benchmark.extra_info
         self._refuse_entries([name for name, value in self._info.items() if kept.get(name) != value])
 
@@ -159,7 +160,7 @@ class GpuBenchmark:
         warmup_rounds: int | None = None,
         iterations: int | None = None,
     ) -> object:
-        """Time a function, and return its result; without a clock where pytest-benchmark is disabled."""
+        """Time a function and return its result; call it once if pytest-benchmark is disabled."""
         __tracebackhide__ = True
         if iterations not in (None, 1) and (call.setup or call.teardown):
             self._refuse(
@@ -208,7 +209,7 @@ class GpuBenchmark:
             raise
         except HarnessError as error:
             why = sentence(error.reason, error.message, error.log)
-        return refuse(self._benchmark, why)  # outside, where pytest shows no exception behind it
+        return refuse(self._benchmark, why)  # outside, so that pytest shows no chained exception
 
     def _alone(self, case: GpuCase, rounds: int | None) -> Info:
         timed = self._benchmark.enabled
@@ -241,7 +242,7 @@ class GpuBenchmark:
         return info
 
     def _replay(self, info: Info, times_s: Sequence[float]) -> Info:
-        """Let pytest-benchmark measure these times, a round each; where it is disabled, none."""
+        """Let pytest-benchmark measure these times as rounds; none if it is disabled."""
         self._refuse_entries([name for name in info if name in self._benchmark.extra_info])
         self._benchmark.extra_info.update(info)
         self._info = info
@@ -251,7 +252,7 @@ class GpuBenchmark:
             _Clock.now_s = 0.0
 
         def launch() -> None:
-            # Called more often than there are rounds where somebody profiles it.
+            # A profiler calls it more often than there are rounds.
             _Clock.now_s = next(left, 0.0)
 
         try:
@@ -271,11 +272,11 @@ for _name in (
 
 class _Clock:
     now_s: float | None = None
-    """Time of the round that is replayed, in seconds; None while nothing is."""
+    """Time of the replayed round, in seconds; None outside of a replay."""
 
 
 def device_clock() -> float:
-    """Seconds that the device has spent on the round that is replayed. Raises UsageError while none is."""
+    """Return the device time of the replayed round, in seconds. Raises UsageError outside of a replay."""
     if _Clock.now_s is None:
         raise UsageError(
             "The fixture benchmark was called in a test that has gpu_benchmark: the clock of such a test is "
@@ -285,7 +286,8 @@ def device_clock() -> float:
 
 
 def _spoil(benchmark: Any) -> None:
-    """Let pytest-benchmark run what raises: then it neither keeps a benchmark nor warns that none was run.
+    """Let pytest-benchmark run a failing function, so that it neither stores a benchmark nor warns.
+
     A fixture that was used already raises as well.
     """
 
@@ -297,6 +299,6 @@ def _spoil(benchmark: Any) -> None:
 
 
 def refuse(benchmark: Any, message: str) -> NoReturn:
-    """Fail the test with a sentence and no traceback, and without a benchmark."""
+    """Fail the test with a sentence, without a traceback and without a benchmark."""
     _spoil(benchmark)
     pytest.fail(message, pytrace=False)

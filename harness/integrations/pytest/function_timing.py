@@ -1,6 +1,6 @@
-"""The time of a Python function: by the events of its framework on a card, else by the host's clock.
+"""Times a Python function: by events of its framework on a card, else by the host's clock.
 
-A framework is used where the test has imported it. None is imported here.
+It only uses frameworks that the test has imported.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from harness.errors import UsageError
 from harness.records.types import L2Policy
 
 Wait = Callable[[object], None]
-"""Waits until a card has finished, and is given the function's result."""
+"""Waits until a card has finished. Its argument is the function's result."""
 _FLUSHED_BYTES = 256 * 2**20
-"""Size of the array that is written to clear the L2, as `triton.testing.do_bench` does."""
+"""Size of the array written to clear the L2, as in `triton.testing.do_bench`."""
 _SHORTEST_ROUND_S = 1e-4
-"""Host time of a round; a shorter one would measure the clock and the call rather than the function."""
+"""Shortest round for the host's clock. A shorter one would measure the clock and the call."""
 _MOST_LAUNCHES = 2**20
 _WARMUP_SHARE = 0.1
-"""Share of the time limit that is spent on warming up."""
+"""Share of the time limit for the warm-up."""
 _ARRAY = ("is_cuda", "__cuda_array_interface__", "__array_interface__", "block_until_ready")
-"""Attributes by which the types of arrays are known."""
+"""Attributes that identify types of arrays."""
 
 
 class Clock(Protocol):
@@ -42,13 +42,13 @@ class Clock(Protocol):
     @property
     def words(self) -> str: ...
     def time_s(self, call: Callable[[], object], launches: int) -> tuple[float, object]:
-        """Return the time of one call, the mean of so many, and the result of the last."""
+        """Return the mean time of one of `launches` calls, and the result of the last."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EventClock:
-    """Times each call by two events of the device, after the L2 was cleared."""
+    """Times each call by two events of the device, after clearing the L2."""
 
     name: str
     device: str
@@ -77,7 +77,7 @@ class EventClock:
 
 @dataclass(frozen=True, slots=True)
 class HostClock:
-    """Times calls by the host's clock, with a wait for the card at both ends if one may be at work."""
+    """Times calls by the host's clock, and synchronizes at both ends if a card may be working."""
 
     wait: Wait | None = None
     device: str = ""
@@ -107,7 +107,7 @@ class HostClock:
 def clock_of(values: object) -> Clock:
     """Return the clock for a function with these arguments and this result.
 
-    Arrays on a card decide. A function that shows no array is timed on the card that PyTorch has opened.
+    Arrays on a card decide. A function without visible arrays is timed on the card that PyTorch has opened.
     """
     arrays = [*_arrays(values)]
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
@@ -127,7 +127,7 @@ def clock_of(values: object) -> Clock:
 
 
 def _arrays(value: object, deep: int = 3) -> Iterator[Any]:
-    """Yield the arrays in a value and in the lists, tuples and dictionaries of it."""
+    """Yield the arrays in a value and in its lists, tuples and dictionaries."""
     if any(hasattr(type(value), name) for name in _ARRAY):
         yield value
     elif deep and isinstance(value, Mapping | list | tuple):
@@ -159,7 +159,7 @@ def _cupy_clock(cupy: Any) -> EventClock:
 
 
 def _waits(arrays: list[Any]) -> Iterator[Wait]:
-    """Yield the waits of every framework that may have given a card work."""
+    """Yield the wait functions of every framework that may have started work on a card."""
     torch = sys.modules.get("torch")
     kinds = {each.device.type for each in arrays if hasattr(type(each), "is_cuda")} - {"cpu"}
     if torch and torch.cuda.is_initialized():
@@ -191,9 +191,9 @@ def _block_until_ready(result: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedFunction:
     times_s: tuple[float, ...]
-    """Times of one call, a round each, in the order measured."""
+    """Time of one call for each round, in the order measured."""
     launches: int
-    """Calls that each time is the mean of."""
+    """Number of calls that each time is the mean of."""
     clock: Clock
     result: object
     """Result of the last call."""
@@ -201,7 +201,7 @@ class TimedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkCall:
-    """A function, and what prepares and ends each round of it.
+    """A function with the setup and teardown of each round.
 
     The recorder of comparisons looks for arrays in its fields.
     """
@@ -210,11 +210,11 @@ class BenchmarkCall:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any]
     setup: Callable[[], Any] | None = None
-    """Called before each round, untimed. It may return the arguments, as a pair of args and kwargs."""
+    """Called before each round, untimed. It may return the arguments as a pair of args and kwargs."""
     teardown: Callable[..., Any] | None = None
     """Called with the arguments after each round, untimed."""
     test: str = ""
-    """The test's id, which with its parameters names the case."""
+    """The test's id, which names the case together with its parameters."""
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def prepared(self) -> BenchmarkCall:
@@ -240,11 +240,11 @@ class BenchmarkCall:
             self.teardown(*self.args, **self.kwargs)
 
     def __call__(self) -> object:
-        """Call the function for its result, without a clock."""
+        """Call the function for its result, without timing."""
         return self._once()[0]
 
     def _once(self) -> tuple[object, object]:
-        """Return the result, and all values that the call has shown."""
+        """Return the result, and all values that the call accessed."""
         __tracebackhide__ = True
         ready = self.prepared()
         result = ready.function(*ready.args, **ready.kwargs)
@@ -253,13 +253,13 @@ class BenchmarkCall:
 
     @functools.cached_property
     def clock(self) -> Clock:
-        """The clock that suits the function, which is called once to find out."""
+        """Return the clock for the function, which is called once to find out."""
         __tracebackhide__ = True
         return clock_of(self._once()[1])
 
     @functools.cached_property
     def launches(self) -> int:
-        """Calls of a round: more than one if the host times what is short and needs no setup."""
+        """Return the calls of a round: more than one for a short host-timed function without setup."""
         __tracebackhide__ = True
         if isinstance(self.clock, EventClock) or self.setup or self.teardown:
             return 1
@@ -274,7 +274,7 @@ class BenchmarkCall:
     def rounds(
         self, launches: int, max_time_s: float, fewest: int, most: float
     ) -> tuple[list[float], object]:
-        """Return the times of rounds until the time limit, and the result of the last."""
+        """Return the times of rounds within the time limit, and the result of the last."""
         __tracebackhide__ = True
         times_s: list[float] = []
         result: object = None
@@ -296,9 +296,9 @@ def time_function(
     warmup_rounds: int | None = None,
     launches: int | None = None,
 ) -> TimedFunction:
-    """Time a function: a warm-up, then rounds until the time limit, or exactly so many.
+    """Time a function: a warm-up, then rounds until the time limit, or exactly `rounds`.
 
-    In a process of a comparison, the recorder of `harness.run.scripts` takes over this function.
+    In a process of a comparison, the recorder of `harness.run.scripts` replaces this function.
     """
     __tracebackhide__ = True
     each = launches or call.launches

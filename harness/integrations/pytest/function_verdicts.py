@@ -1,6 +1,6 @@
-"""Verdicts of benchmarks that no suite's case is for: found before any test runs, and told by each test.
+"""Verdicts of benchmarks outside of suites: computed before any test runs, and reported by each test.
 
-Like the plugin itself, this module imports nothing but pytest until such a test is compared.
+Like the plugin, this module imports only pytest until such a test is compared.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class FunctionVerdicts:
         self._session = session
         self._comparison: TestComparison | None = None
         self._foreign = ""
-        """Package of a fixture benchmark that is not pytest-benchmark's."""
+        """Package of a `benchmark` fixture that is not pytest-benchmark's."""
 
     @property
     def results(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
-        """The comparison with the node ids of its cases, if there is one."""
+        """Yield the comparison with the node ids of its cases, if there is one."""
         if (comparison := self._comparison) and comparison.result:
             yield comparison.result, comparison.names
 
     @property
     def problem(self) -> str:
-        """The reason why the comparison could not be carried out; empty where it could, or there was none."""
+        """Return why the comparison failed; empty if it did not, or there was none."""
         return self._comparison.problem if self._comparison else ""
 
     @property
     def why_none(self) -> str:
-        """The reason why the session has no comparison."""
+        """Return why the session has no comparison."""
         others = f" The fixture benchmark of the tests is of {self._foreign}." if self._foreign else ""
         return f"no test with pytest-benchmark's fixture, or with gpu_benchmark, ran.{others}"
 
@@ -67,7 +67,7 @@ class FunctionVerdicts:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Compare before a test has this process use a card."""
+        """Compare before a test makes this process use a card."""
         may_go_on = session.config.option.continue_on_collection_errors or not session.testsfailed
         if self._comparison and may_go_on:
             self._comparison.carry_out()
@@ -75,7 +75,7 @@ class FunctionVerdicts:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Add the verdict to a benchmark, which has run at head as always."""
+        """Add the verdict to a benchmark, which runs at head as usual."""
         result = yield
         comparison = self._comparison
         is_compared = comparison is not None and item.nodeid in comparison.tests
@@ -84,7 +84,7 @@ class FunctionVerdicts:
         return result
 
     def _why_failed(self, comparison: TestComparison, test: str) -> str:
-        """Return why a test fails by its verdict; empty where it passes."""
+        """Return why a test fails by its verdict; empty if it passes."""
         from harness.integrations.pytest.report import sentence
         from harness.report.terminal.comparison_tables import units_of
         from harness.report.words.of_verdict import explained
@@ -94,7 +94,7 @@ class FunctionVerdicts:
             return comparison.problem
         verdict = comparison.verdict(test)
         if verdict is None:
-            why = " ".join(("Neither commit measured it in a process of its own.", *result.left_out))
+            why = " ".join(("Neither commit measured it in a separate process.", *result.left_out))
             return sentence("not-compared", why) if session.option("perf_gate") else ""
         if not session.fails(verdict):
             return ""
@@ -104,12 +104,14 @@ class FunctionVerdicts:
 
 
 def _is_function(item: pytest.Item) -> bool:
-    """Return whether a test is a benchmark of no suite: by pytest-benchmark's own fixture, or by ours."""
+    """Return whether a test is a benchmark outside of suites: by pytest-benchmark's own fixture,
+    or by ours.
+    """
     return asks_for("benchmark", item, "pytest_benchmark.") and not asks_for("gpu_case", item)
 
 
 def _foreign_benchmark(item: pytest.Item) -> str:
-    """Return the module of a test's fixture benchmark; empty for none, and for pytest-benchmark's."""
+    """Return the module of a test's `benchmark` fixture; empty for none, and for pytest-benchmark's."""
     found: Any = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}).get("benchmark", ())
     own = not found or asks_for("benchmark", item, "pytest_benchmark.")
     return "" if own else str(found[-1].func.__module__)

@@ -1,7 +1,7 @@
-"""The fixture gpu_benchmark on top of pytest-benchmark's, and what a session needs for it: one result a test,
-a file also where nothing was timed, and warnings that end no session.
+"""The fixture gpu_benchmark with pytest-benchmark, and its effects on a session.
 
-Like the plugin itself, this module imports nothing but pytest until a test asks for the fixture.
+Each test keeps one result. A file is written even if nothing was timed. Warnings do not end the session. Like
+the plugin, this module imports only pytest until a test asks for the fixture.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def keep_warnings_harmless() -> None:
-    """Print pytest-benchmark's warnings where `filterwarnings = error` would crash the session.
+    """Print pytest-benchmark's warnings even if `filterwarnings = error` would crash the session.
 
-    It changes the filters that hold now. Tests get those of the project.
+    It changes the current filters. Tests get those of the project.
     """
     from pytest_benchmark.logger import PytestBenchmarkWarning
 
@@ -36,7 +36,7 @@ def keep_warnings_harmless() -> None:
 
 
 class _Untimed:
-    """Stands for the benchmarks of a session that timed none: pytest-benchmark then writes an empty list."""
+    """Replaces the benchmarks of a session that timed none: pytest-benchmark then writes an empty list."""
 
     has_error = True
 
@@ -45,7 +45,7 @@ class _Untimed:
 
 
 class OnBenchmark:
-    """The fixture gpu_benchmark where pytest-benchmark is installed, and what its saved results need."""
+    """The fixture gpu_benchmark with pytest-benchmark, and the preparation of its saved results."""
 
     def __init__(self, session: SharedSession) -> None:
         self._session = session
@@ -85,11 +85,11 @@ class OnBenchmark:
 
     @property
     def _saved(self) -> Any:
-        """The session of pytest-benchmark, which saves and shows its benchmarks."""
+        """Return the pytest-benchmark session, which saves and shows its benchmarks."""
         return self._session.config.pluginmanager.getplugin("pytest-benchmark")
 
     def _begin(self, test: str, benchmark: Any) -> None:
-        """Forget what an earlier run of the same test has measured: the last run counts."""
+        """Drop the measurements of an earlier run of the same test: the last run counts."""
         self._runs[test] += 1
         earlier, self._latest[test] = self._latest.get(test), benchmark
         if earlier is None:
@@ -101,7 +101,7 @@ class OnBenchmark:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        """Prepare what pytest-benchmark saves, which it does before other plugins end the session."""
+        """Prepare the results that pytest-benchmark saves before other plugins end the session."""
         session = self._session
         if session.has_tests and not (session.in_worker or session.option("collectonly")):
             self._allow_no_times()
@@ -110,13 +110,13 @@ class OnBenchmark:
             return (yield)
 
     def _allow_no_times(self) -> None:
-        """Let --benchmark-json write a file also where nothing was timed, as where all code is identical."""
+        """Let --benchmark-json write a file even if nothing was timed, for example with identical code."""
         saved = self._saved
         if saved.benchmarks or not saved.json:
             return
         saved.benchmarks.append(_Untimed())
         if saved.save or saved.autosave:
-            saved.save = saved.autosave = None  # a baseline without benchmarks would hide the one before it
+            saved.save = saved.autosave = None  # a baseline without benchmarks would hide the previous one
             self._session.notes["saved"] = "Nothing was timed, and no run was saved for --benchmark-compare."
 
     @pytest.hookimpl(wrapper=True, trylast=True)

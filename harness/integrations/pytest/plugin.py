@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    """Raise UsageError for options that make no sense, or none together."""
+    """Raise UsageError for invalid options, and for options that exclude each other."""
     base, gate, fail_on = (config.getoption(f"perf_{name}") for name in ("base", "gate", "fail_on"))
     if gate and base is None and not config.getoption("benchmark_compare", None):
         raise pytest.UsageError(
@@ -141,7 +141,7 @@ def _check_cards(gpus: str, device: str | None, base: str | None) -> None:
     from harness.run.several_cards import specs_of
 
     if device:
-        raise pytest.UsageError("--perf-gpus and --perf-device each say where to work: give one of them.")
+        raise pytest.UsageError("--perf-gpus and --perf-device exclude each other: give one of them.")
     if base is None:
         raise pytest.UsageError(
             "--perf-gpus shares out the comparison of --perf-base, and without it tests are measured one by "
@@ -166,9 +166,9 @@ def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
 
 
 class Baseline(NamedTuple):
-    """The card and our benchmarks in a file that pytest-benchmark saved.
+    """The card and our benchmarks in a file saved by pytest-benchmark.
 
-    `card` is empty where the file names no card.
+    `card` is empty if the file names none.
     """
 
     card: Mapping[str, Any]
@@ -176,10 +176,10 @@ class Baseline(NamedTuple):
 
 
 def baseline_of(content: dict[str, Any]) -> Baseline | None:
-    """Return the baseline in a saved file, or None where the file has no benchmark of ours.
+    """Return the baseline in a saved file, or None if the file has no benchmark of ours.
 
-    The card is taken out of the content: pytest-benchmark, to which any difference is worth a warning,
-    compares the rest, at a moment when this session's card is not known yet.
+    The card is removed from the content. pytest-benchmark warns about any difference, and would compare it
+    before this session's card is known.
     """
     card = content.get("machine_info", {}).pop("gpu", None)
     names = tuple(
@@ -191,14 +191,15 @@ def baseline_of(content: dict[str, Any]) -> Baseline | None:
 
 
 class MissingBenchmark(pytest.Item):
-    """A benchmark that a baseline has and this session has not. As a test that fails it obeys -k, -m and
-    --deselect like any other, and has its line in pytest's summary.
+    """A benchmark that a baseline has and this session lacks, as a failing test.
+
+    As a test it obeys -k, -m and --deselect like any other, and has its line in pytest's summary.
     """
 
     fixturenames = ("benchmark",)
-    """The fixture by which pytest-benchmark tells benchmarks from other tests."""
+    """Fixture by which pytest-benchmark recognizes benchmarks."""
     funcargs: ClassVar[dict[str, Any]] = {}
-    """An attribute that pytest-benchmark 5.0.0 takes for granted."""
+    """An attribute that pytest-benchmark 5.0.0 expects."""
 
     @classmethod
     def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
@@ -225,7 +226,7 @@ class MissingBenchmark(pytest.Item):
 
 
 _STAND_INS = str.maketrans("@=,", ":/+")
-"""Characters that pytest's -k cannot read, and those that replace them in its expression and in names."""
+"""Characters that pytest's -k cannot parse, and their replacements in its expression and in names."""
 CaseKey = tuple[str, str, str]
 """File and class, function, label."""
 
@@ -240,7 +241,7 @@ class GpuSession:
         self.reported: set[tuple[str, str]] = set()
         """Comparison and case of the failing verdicts that a test has reported."""
         self._problems: dict[str, None] = {}
-        """Found while tests were collected, and reported when all are."""
+        """Problems found during collection, reported at its end."""
         self._baselines: list[Baseline] = []
         self._cases: dict[CaseKey, GpuCase] = {}
         self.started: CaseRunner | None = None
@@ -248,9 +249,9 @@ class GpuSession:
         self.has_tests = False
         """True once a test with gpu_benchmark was collected."""
         self.notes: dict[str, str] = {}
-        """Sentences for the end of the session, by what each is about."""
+        """Sentences for the end of the session, by subject."""
         self.clocks: dict[str, list[str]] = {}
-        """The tests that each clock has timed a function in, by the clock's words."""
+        """The tests in which each clock has timed a function, by the clock's description."""
         self.functions = FunctionVerdicts(self)
         self._lines: list[str] = []
         """Reasons why the gate fails that belong to no single test."""
@@ -261,17 +262,17 @@ class GpuSession:
 
     @property
     def in_worker(self) -> bool:
-        """Tell whether this process is a worker of pytest-xdist."""
+        """Return whether this process is a pytest-xdist worker."""
         return hasattr(self.config, "workerinput")
 
     @property
     def skipped(self) -> bool:
-        """Tell whether pytest-benchmark skips all benchmarks."""
+        """Return whether pytest-benchmark skips all benchmarks."""
         return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
 
     @property
     def measures(self) -> bool:
-        """Tell whether this process measures anything."""
+        """Return whether this process measures anything."""
         return not (self.skipped or self.in_worker or self.option("collectonly"))
 
     @property
@@ -290,7 +291,7 @@ class GpuSession:
             self.config.add_cleanup(self.started.close)
         return self.started
 
-    # Which tests there are
+    # Collecting tests
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if not slot.asks_for("gpu_case", metafunc.definition):
@@ -336,7 +337,7 @@ class GpuSession:
             self.has_tests = True
             items[:] = [item for item in items if not slot.asks_for("gpu_case", item)]
         for item in items:
-            # Without pytest-benchmark there is no such marker, and the fixture will say so.
+            # Without pytest-benchmark there is no such marker, and the fixture reports that.
             if slot.asks_for("gpu_benchmark", item) and "benchmark" in getattr(item, "fixturenames", ()):
                 self._prepare(item)
         if self.option("perf_gate"):
@@ -351,7 +352,9 @@ class GpuSession:
         self._let_k_name_cases(items)
 
     def _let_k_name_cases(self, items: Sequence[pytest.Item]) -> None:
-        """Let -k take the id of a case as it is printed: pytest cannot read all of its characters there."""
+        """Let -k accept the id of a case as it is printed, although pytest cannot parse all of its
+        characters.
+        """
         asked = self.option("keyword") or ""
         if not self._cases or asked == (legal := asked.translate(_STAND_INS)):
             return
@@ -362,7 +365,7 @@ class GpuSession:
             item.extra_keyword_matches.update(name.translate(_STAND_INS) for name in names)
 
     def _prepare(self, item: pytest.Item) -> None:
-        """Give the test the device's clock; what its own marker says of the rest stays."""
+        """Give the test the device's clock. Other settings of its own marker stay."""
         from harness.integrations.pytest.fixture import device_clock
 
         self.has_tests = True
@@ -372,7 +375,7 @@ class GpuSession:
         own = item.get_closest_marker("benchmark")
         kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
         item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
-        # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
+        # The harness has a time limit per case. A comparison of all cases happens in the first one's test.
         has_timeout = self.config.pluginmanager.hasplugin("timeout")
         if case and has_timeout and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(0))
@@ -382,7 +385,7 @@ class GpuSession:
         return self._cases.get(_place(item, label)) if isinstance(label, str) else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note the tests that -k and similar options left for the comparison."""
+        """Store the tests that remain after -k and similar options, for the comparison."""
         cases = [case for item in session.items if (case := self._case_of(item))]
         if self.option("perf_base") is not None:
             for case in cases:
@@ -391,14 +394,14 @@ class GpuSession:
             self._check_baselines(cases[0])
             self._check_histogram()
 
-    # Baselines of pytest-benchmark's
+    # pytest-benchmark's baselines
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
         self._baselines += filter(None, [baseline_of(compared_benchmark)])
 
     def _check_baselines(self, case: GpuCase) -> None:
-        """Raise UsageError where a baseline is another card's."""
+        """Raise UsageError if a baseline is another card's."""
         if not self._baselines or self.option("perf_any_machine"):
             return
         from harness.errors import HarnessError
@@ -407,7 +410,7 @@ class GpuSession:
         try:
             own = card_of(self.runner.device(case.config))
         except HarnessError:
-            return  # every test will say so
+            return  # every test will report it
         for baseline in self._baselines:
             if why := other_card(baseline.card, own):
                 raise pytest.UsageError(
@@ -416,8 +419,9 @@ class GpuSession:
                 )
 
     def _check_histogram(self) -> None:
-        """Raise UsageError where pytest-benchmark could not draw: it would say so after the last measurement,
-        and end the session without its tables.
+        """Raise UsageError if pytest-benchmark cannot draw.
+
+        It would report that only after the last measurement, and end the session without its tables.
         """
         if not self.option("benchmark_histogram"):
             return
@@ -433,7 +437,7 @@ class GpuSession:
 
             machine_info["gpu"] = card_of(device)
 
-    # The gate, and what is printed at the end
+    # The gate, and the output at the end
 
     @property
     def _judges(self) -> bool:
@@ -441,7 +445,7 @@ class GpuSession:
         return bool(self.option("perf_gate") and not elsewhere)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session for what no test could fail for."""
+        """Fail the session for reasons that belong to no test."""
         if self._judges and self.option("perf_base") is not None and not session.exitstatus:
             self._lines = [*self._untold()]
         if self._lines:
@@ -464,7 +468,7 @@ class GpuSession:
 
     @property
     def _compared(self) -> Iterator[tuple[ComparisonResult, Mapping[str, str]]]:
-        """The comparisons so far, each with the names of its cases."""
+        """Yield the comparisons so far, each with the names of its cases."""
         for result, cases in self.started.compared if self.started else ():
             yield result, {name: case.label for name, case in cases.items()}
         yield from self.functions.results
@@ -473,7 +477,7 @@ class GpuSession:
         return [verdict for verdict in result.verdicts if self.fails(verdict)]
 
     def fails(self, verdict: Verdict) -> bool:
-        """Return whether a verdict fails its test: by the gate, without it only where head does not work."""
+        """Return whether a verdict fails its test: by the gate, or without it only if head does not work."""
         from harness.report.terminal.comparison_tables import fails
 
         if self.option("perf_gate"):
@@ -484,7 +488,7 @@ class GpuSession:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> Generator[None, object, object]:
-        """Write our sections behind pytest-benchmark's wide tables, and before pytest's own summary."""
+        """Write our sections after pytest-benchmark's wide tables, and before pytest's own summary."""
         try:
             return (yield)
         finally:
@@ -527,7 +531,7 @@ class GpuSession:
             yield f"The gate {'passes' if self._passes else 'fails'}."
 
     def _gate_fails(self) -> bool:
-        """Tell whether the gate is one of the reasons why the session fails."""
+        """Return whether the gate is one of the reasons why the session fails."""
         broken = bool(self.started and self.started.broken) or bool(self.functions.problem)
         if self._nothing_compared or self._lines or broken:
             return True
@@ -548,10 +552,10 @@ class WithoutBenchmark:
 
 
 class _PytestProgress:
-    """Shows how a comparison goes, among pytest's own lines."""
+    """Shows the progress of a comparison among pytest's own lines."""
 
     _turn: ClassVar[threading.Lock] = threading.Lock()
-    """Lock that lets one card's thread write at a time: pytest captures output by what a process has once."""
+    """Lock that lets one card's thread write at a time, because pytest captures output per process."""
 
     def __init__(self, config: pytest.Config, card: str = "") -> None:
         self._config, self._prefix = config, f"{card}: " if card else ""
@@ -583,11 +587,11 @@ class _PytestProgress:
         with self._turn, disabled:
             reporter.ensure_newline()
             reporter.write_line(line)
-            reporter.flush()  # in a log too, what is waited for is told before
+            reporter.flush()  # waiting is reported in a log too
 
 
 def _place(node: Any, label: str) -> CaseKey:
-    """Return a case of one test function: node is one of its items, or its definition."""
+    """Return a case of one test function. `node` is one of its items, or its definition."""
     return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label
 
 

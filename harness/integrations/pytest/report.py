@@ -1,4 +1,4 @@
-"""Reports of measurements: in pytest-benchmark's extra_info, in tables, and in the failures of tests."""
+"""Reports measurements in pytest-benchmark's extra_info, in tables, and in test failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _ARM = {"base": "A", "head": "B"}
 
 
 def info_of_row(measured: MeasuredCase) -> Info:
-    """Return the extra_info of a case measured by itself. None marks a value that the card could not tell."""
+    """Return the extra_info of a case measured without a comparison. None marks values that the card did not
+    report.
+    """
     row, run = measured.row, measured.run
     summary = summary_of(row, run)
     return {
@@ -44,7 +46,7 @@ def info_of_row(measured: MeasuredCase) -> Info:
 
 
 def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: ComparisonResult) -> Info:
-    """Return the extra_info of one side of a comparison, with the verdict where the side holds it."""
+    """Return the extra_info of one side of a comparison, with the verdict if this side reports it."""
     described = result.comparison
     blocks = [each.block for each in result.blocks if each.case == verdict.case]
     arm = verdict.head if side == "head" else verdict.base
@@ -74,7 +76,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
 
 
 def info_of_function(timed: TimedFunction) -> Info:
-    """Return the extra_info of a timed function. The device is None where the function named none."""
+    """Return the extra_info of a timed function. The device is None if it is unknown."""
     return {
         "clock": timed.clock.name,
         "l2": timed.clock.l2,
@@ -112,7 +114,7 @@ def _verdict_info(verdict: Verdict) -> Info:
 
 
 def _work(problem: Problem, case: Case) -> tuple[int | None, int | None]:
-    """FLOP and bytes of one launch; None where the suite's own functions fail, which may raise anything."""
+    """Return FLOP and bytes of one launch; None if the suite's own functions raise anything."""
     try:
         return problem.flop(case), problem.moved_bytes(case)
     except Exception:  # noqa: BLE001
@@ -120,7 +122,7 @@ def _work(problem: Problem, case: Case) -> tuple[int | None, int | None]:
 
 
 def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float, ...]:
-    """Seconds of every slot that counts of one side of a case, in the order measured."""
+    """Return the times in seconds of every counted slot of one side of a case, in the order measured."""
     return tuple(
         time_ns / 1e9
         for each in result.blocks
@@ -133,17 +135,17 @@ def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float
 
 
 def sentence(word: str, message: str, log: str = "") -> str:
-    """``regression: 3.02 % slower (+2.95 to +3.09 %) in 2 processes.``, with what there is to show below."""
+    """Return ``regression: 3.02 % slower (+2.95 to +3.09 %) in 2 processes.`` with the log below."""
     return "\n".join([f"{word}: {message}", *(f"    {line}" for line in plain_log(log).splitlines())])
 
 
 def card_of(device: DeviceInfo) -> dict[str, str | None]:
-    """Return the description of the device that a saved file holds beside its benchmarks."""
+    """Return the device's description for a saved file."""
     return fields_of(device, "name", "vendor", "kind", "arch", "uuid", "driver")
 
 
 def other_card(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Return why times of `saved` and `own` cannot be compared, or "" where they can."""
+    """Return why times of `saved` and `own` cannot be compared, or "" if they can."""
     if any(saved.get(name) != own.get(name) for name in ("name", "uuid", "arch")):
         return f"It was measured on {_card(saved)}, and this is {_card(own)}."
     if saved.get("driver") != own.get("driver"):
@@ -158,7 +160,9 @@ def _card(card: Mapping[str, Any]) -> str:
 
 
 def row_lines(measured: Sequence[MeasuredCase], width: int) -> list[str]:
-    """A table a suite of what was measured by itself: what fits least is left out where it is narrow."""
+    """Return a table for each suite of cases measured without a comparison, without columns that
+    do not fit.
+    """
     lines: list[str] = []
     for name in dict.fromkeys(each.case.case.suite for each in measured):
         rows = [each for each in measured if each.case.case.suite == name and each.row.measurement]
@@ -182,8 +186,9 @@ def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
 
 
 def comparison_lines(result: ComparisonResult, names: Mapping[str, str], width: int) -> list[str]:
-    """The table of a comparison, and a sentence for every verdict that somebody has to act on. Cases without
-    a name are left out.
+    """Return the table of a comparison, and a sentence for every verdict that needs action.
+
+    Cases without a name are left out.
     """
     verdicts = [verdict for verdict in result.verdicts if verdict.case in names]
     device = result.comparison.device

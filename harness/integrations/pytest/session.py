@@ -1,4 +1,4 @@
-"""The measurements of one pytest session: cases one by one, or a whole suite against another commit."""
+"""The measurements of one pytest session: single cases, or a whole suite against another commit."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ CaseSide = Literal["base", "head"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOptions:
     patterns: tuple[str, ...] = ()
-    """Globs of kernels; empty for every one."""
+    """Globs of kernels; empty for all."""
     sizes: tuple[str, ...] = ()
     quick: bool = False
     margin: float | None = None
     tolerance: float | None = None
-    """A fraction, as the margin is; None for what suits the device."""
+    """A share, like the margin; None for the device's default."""
     requires: str | None = None
     l2: L2Policy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCase:
-    """A case as the fixture gpu_case gives it: at base, at head, or both."""
+    """A case from the fixture gpu_case: at base, at head, or both."""
 
     label: str = ""
-    """``matmul.naive@512``; with its axes, where these tell it from another."""
+    """Label, such as ``matmul.naive@512``; with its axes if they distinguish it from another."""
     config: Config
     pair: SuitePair
-    """Twice the working tree's, where nothing is compared."""
+    """The suites of both sides; twice the working tree's without a comparison."""
     base: PlannedCase | None = None
     head: PlannedCase | None = None
     options: CaseOptions
 
     @property
     def planned(self) -> PlannedCase:
-        """The case at head, or at base where only base has it."""
+        """Return the case at head, or at base if only base has it."""
         planned = self.head or self.base
         assert planned is not None
         return planned
 
     @property
     def case(self) -> Case:
-        """The case itself: axis sizes and macros read as its attributes."""
+        """Return the case itself, with axis sizes and macros as attributes."""
         return self.planned.case
 
     @property
     def judged(self) -> CaseSide:
-        """The side whose test brings the verdict: head, or base for a case that vanished."""
+        """Return the side whose test reports the verdict: head, or base for a missing case."""
         return "head" if self.head else "base"
 
     @property
@@ -81,7 +81,9 @@ class GpuCase:
 
 
 def case_options(marks: Iterable[pytest.Mark]) -> CaseOptions:
-    """Return the options in a test's gpu_cases markers. The closest marker wins. Raises UsageError."""
+    """Return the options in a test's gpu_cases markers. The closest marker has priority. Raises
+    UsageError.
+    """
     options = CaseOptions()
     for mark in reversed([*marks]):
         if not all(isinstance(pattern, str) for pattern in mark.args):
@@ -128,7 +130,7 @@ _KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] 
     ),
     "l2": ("'cold' or 'hot'", lambda value: value in ("cold", "hot"), str),
 }
-"""Keywords of gpu_cases, each with the expected value in words, a test of a value, and its conversion."""
+"""Keywords of gpu_cases, each with a description of its value, a test of a value, and its conversion."""
 
 
 class MeasuredCase(NamedTuple):
@@ -139,15 +141,15 @@ class MeasuredCase(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """The cases that are compared together: in one comparison, or in one on each of several cards."""
+    """Cases that are compared together: in one comparison, or in one on each of several cards."""
 
     wanted: dict[str, GpuCase] = field(default_factory=dict)
     results: tuple[ComparisonResult, ...] = ()
     error: HarnessError | None = None
-    """Error of cases that no result has; None before they are compared, and where each case has a result."""
+    """Error of cases without a result; None before the comparison, and if every case has a result."""
 
     def result_of(self, case: str) -> ComparisonResult:
-        """Return the result that has a case. Raises the error of a case without a result."""
+        """Return the result that contains a case. Raises the error of a case without a result."""
         for result in self.results:
             if any(verdict.case == case for verdict in result.verdicts):
                 return result
@@ -169,7 +171,7 @@ class _Silent:
 
 
 Observing = Callable[[str], CompareObserver]
-"""Returns the observer of a card by its spec; of the only device by no spec."""
+"""Returns the observer for a card by its spec; for a single device without a spec."""
 
 
 def spec_of(option: Callable[[str], Any], config: Config) -> str | None:
@@ -180,9 +182,10 @@ def spec_of(option: Callable[[str], Any], config: Config) -> str | None:
 
 
 class CaseRunner:
-    """Measures the cases of a session. `option` tells what pytest's command line says, by an option's name.
-    `root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
-    will be measured, the small sizes will do.
+    """Measures the cases of a session.
+
+    `option` returns the value of a pytest option by name. `root` is the folder of a project without a
+    configuration file. `blind` looks for no device, and uses the small sizes: then nothing will be measured.
     """
 
     def __init__(
@@ -190,13 +193,13 @@ class CaseRunner:
     ) -> None:
         self.option = option
         self._base: str | None = option("perf_base")
-        """The revision to compare with; None measures the working tree alone."""
+        """Revision to compare with; None measures only the working tree."""
         self._busy: Busy = "fail" if option("perf_no_wait") else "wait"
         self._root = root
         self.measured: dict[str, MeasuredCase] = {}
-        """The cases that were measured by themselves, by the node id of their test."""
+        """Cases measured without a comparison, by the node id of their test."""
         self.notes: dict[str, None] = {}
-        """Sentences that say why suites were left out."""
+        """Sentences on why suites were left out."""
         self._observing, self._observer = observing, observing("")
         self._blind = blind
         self._pairs: dict[Config, list[SuitePair]] = {}
@@ -209,7 +212,7 @@ class CaseRunner:
     def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
         """Return the cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
 
-        Settings are those of the nearest file upwards, else of pytest's root folder.
+        Settings come from the nearest file upwards, else from pytest's root folder.
         """
         config = load_config(folder)
         config = config if has_settings(config.root) else load_config(self._root)
@@ -245,12 +248,12 @@ class CaseRunner:
         try:
             return self.device(config).kind != "gpu"
         except HarnessError:
-            return True  # every test will say why it cannot measure
+            return True  # every test will report why it cannot measure
 
     def _planned(
         self, pair: SuitePair, sizes: Sequence[str], wanted: CaseOptions, *, quick: bool
     ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
-        """Yield every case at base and at head; without a base, of the working tree alone."""
+        """Yield every case at base and at head; without a base, only of the working tree."""
         plans = pair.plans(wanted.patterns, sizes, quick=quick)
         base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
         for name in dict.fromkeys([*head, *base]):
@@ -258,7 +261,9 @@ class CaseRunner:
 
     @property
     def cards(self) -> list[Card]:
-        """The cards of --perf-gpus; none without it. Raises UsageError for unlike cards, DeviceError."""
+        """Return the cards of --perf-gpus; none without it. Raises UsageError for different cards,
+        DeviceError.
+        """
         if not self._cards and (gpus := self.option("perf_gpus")):
             found = find_cards(gpus)
             if len({card.model for card in found}) > 1:
@@ -271,7 +276,7 @@ class CaseRunner:
         return self._cards
 
     def device(self, config: Config) -> DeviceInfo:
-        """Return the device that a project is measured on, of several like cards the first.
+        """Return the device for a project; of several similar cards, the first.
 
         Raises UsageError, DeviceError.
         """
@@ -289,13 +294,14 @@ class CaseRunner:
 
     @property
     def seen_device(self) -> DeviceInfo | None:
-        """The device that was measured on, if anything was."""
+        """Return the device that was measured on, if any."""
         found = [each.run.device for each in self.measured.values()]
         return next(iter([*found, *(result.comparison.device for result, _ in self.compared)]), None)
 
     def measure(self, case: GpuCase, *, test: str, timed: bool, rounds: int | None = None) -> MeasuredCase:
-        """Verify the case of a test, and time it unless `timed` is false: in exactly `rounds` slots, or in as
-        many as the harness needs. Raises HarnessError where it cannot begin.
+        """Verify the case of a test, and time it unless `timed` is false.
+
+        It takes `rounds` slots, or as many as the harness needs. Raises HarnessError if it cannot begin.
         """
         settings = _measure_settings(case, rounds) if timed else None
         result = self._open(case, settings).run([case.planned])
@@ -306,7 +312,7 @@ class CaseRunner:
         return self.measured[test]
 
     def _open(self, case: GpuCase, measure: MeasureSettings | None) -> Session:
-        """Return the session of a case's suite; one at a time is open."""
+        """Return the session of a case's suite. One at a time is open."""
         key = (case.config, case.pair.head.path, measure)
         if self._session is None or self._session[0] != key:
             self.close()
@@ -326,18 +332,18 @@ class CaseRunner:
         self._stack.close()
 
     def select(self, case: GpuCase) -> _Batch:
-        """Compare this case too, when its suite's turn comes."""
-        # Tests that ask for the same are compared together, whatever kernels and sizes each is about.
+        """Add this case to the comparison of its suite."""
+        # Tests with the same options are compared together, for all their kernels and sizes.
         wanted = replace(case.options, patterns=(), sizes=(), quick=False)
         batch = self._batches.setdefault((case.config, case.pair.head.path, wanted), _Batch())
         batch.wanted[case.case.id] = case
         return batch
 
     def compare(self, case: GpuCase) -> ComparisonResult:
-        """Return the comparison that a case is part of, carried out when it is first asked for.
+        """Return the comparison that contains a case. It runs on the first request.
 
-        Raises HarnessError, every time, where it could not be. After an interrupt it is kept as it was then,
-        and KeyboardInterrupt goes on.
+        Raises HarnessError, every time, if it failed. After an interrupt its state is kept, and
+        KeyboardInterrupt propagates.
         """
         batch = self.select(case)
         if not batch.results and batch.error is None:
@@ -390,7 +396,7 @@ class CaseRunner:
 
     @property
     def broken(self) -> bool:
-        """Tell whether a comparison failed to run."""
+        """Return whether a comparison failed to run."""
         return any(batch.error is not None for batch in self._batches.values())
 
     @property
@@ -404,12 +410,12 @@ def _measure_settings(case: GpuCase, rounds: int | None) -> MeasureSettings:
     settings = MeasureSettings(l2=case.options.l2 or case.config.l2)  # type: ignore[arg-type]
     if rounds is None:
         return settings
-    # Only the case's own time limit ends rounds that a test has asked for.
+    # Only the case's own time limit ends rounds that a test requested.
     return replace(settings, min_slots=rounds, max_slots=rounds, max_time_s=case.config.timeout_s)
 
 
 def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
-    """Return the case with what the test requires, where that is more than what its kernel does."""
+    """Return the case with the test's requirement, if that is stricter than its kernel's."""
     if requires is None:
         return planned
     kernel = replace(planned.kernel, requires=requires)

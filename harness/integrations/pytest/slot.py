@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 OPTION = "--perf-slot"
-"""Option of such a process. It names the file in which the process tells of its benchmarks as JSON."""
+"""Option of such a process. It names the file to which the process writes its benchmarks as JSON."""
 _OPTIONS: Mapping[str, Any] = {
     "perf_base": None,
     "perf_gate": False,
@@ -31,13 +31,14 @@ _OPTIONS: Mapping[str, Any] = {
     "randomly_seed": 1,
     "randomly_reorganize": False,
 }
-"""Options of the user's session that do not hold here: they compare, stop early, write files, or have each
-process draw other numbers in another order, as pytest-randomly does.
+"""Options of the user's session that do not apply here.
+
+They compare, stop early, write files, or change random numbers and order per process, like pytest-randomly.
 """
 
 
 def prepare(config: pytest.Config) -> SlotSession | None:
-    """Make a process that was started for a comparison a slot of it; return None for any other."""
+    """Turn a process that was started for a comparison into a slot of it; return None for another process."""
     file = config.getoption("perf_slot", None)
     if file is None:
         return None
@@ -51,13 +52,13 @@ def prepare(config: pytest.Config) -> SlotSession | None:
 
 
 def _existing_files(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Return the files and folders of arguments, without tests in them, which a commit may lack."""
+    """Return the files and folders in arguments, without the tests in them, which a commit may lack."""
     places = dict.fromkeys(argument.partition("::")[0] for argument in arguments)
     return [place for place in places if (folder / place).exists()]
 
 
 def asked_for(config: pytest.Config, arguments: Iterable[str], test: str) -> bool:
-    """Return whether a test of this id would lie in what the arguments name."""
+    """Return whether the arguments include a test with this id."""
     file, _, inside = test.partition("::")
     place = (config.rootpath / file).resolve()
     for argument in arguments:
@@ -71,8 +72,9 @@ def asked_for(config: pytest.Config, arguments: Iterable[str], test: str) -> boo
 
 
 def asks_for(name: str, test: Any, package: str = f"{__package__}.") -> bool:
-    """Return whether a test gets a package's fixture of this name, by itself or by way of another of that
-    name. A project that never heard of us may have one of its own, or a parameter.
+    """Return whether a test gets a package's fixture of this name, directly or through another of that name.
+
+    A project may have its own fixture or parameter of the same name.
     """
     known = getattr(getattr(test, "_fixtureinfo", None), "name2fixturedefs", {})
     for fixture in reversed(known.get(name, ())):
@@ -95,9 +97,9 @@ class SlotSession:
     def __init__(self, asked: Sequence[str], report: Path) -> None:
         self._asked, self._report = asked, report
         self._params: dict[str, Any] = {}
-        """Parameters of each benchmark that was collected, by node id."""
+        """Parameters of each collected benchmark, by node id."""
         self._untimed: dict[str, dict[str, Any]] = {}
-        """Reason why a benchmark has no time, and whether it skipped itself, by node id."""
+        """Reason why a benchmark has no time, and whether it was skipped, by node id."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -109,7 +111,7 @@ class SlotSession:
         items[:] = chosen
         if config.pluginmanager.hasplugin("timeout"):
             for item in items:
-                # A call waits until the other side has measured; the comparison has a time limit of its own.
+                # A call waits until the other side has measured; the comparison has its own time limit.
                 item.add_marker(pytest.mark.timeout(0), append=False)
 
     def _is_asked_for(self, config: pytest.Config, item: pytest.Item) -> bool:
@@ -133,7 +135,7 @@ class SlotSession:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         if session.exitstatus in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.OK  # the file tells which have failed
+            session.exitstatus = pytest.ExitCode.OK  # the file shows which have failed
         told = [
             {"test": test, "params": params, **self._untimed.get(test, {})}
             for test, params in self._params.items()
@@ -145,7 +147,7 @@ class SlotSession:
 
 
 def _why(report: pytest.TestReport) -> str:
-    """``AssertionError: assert 1 == 2``, with the phase where it was not the test itself."""
+    """Return ``AssertionError: assert 1 == 2``, with the phase if it was not the test itself."""
     crash = getattr(report.longrepr, "reprcrash", None)
     message = crash.message if crash else str(report.longrepr)
     lines = message.strip().splitlines() or [""]

@@ -1,6 +1,7 @@
-"""Estimates and tests, pure functions of numbers.
+"""Estimates and tests, as pure functions of numbers.
 
-Only `summary` is offered here: it needs no NumPy. `paired`, `moderated` and `rates` are imported by name.
+Only `summary` is re-exported here, because it needs no NumPy. Import `paired`, `moderated` and `rates` by
+name.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The steps that comparisons of commits tell of, and the pair to compare next. Pure.
+"""Finds the steps that comparisons of commits imply, and the pair to compare next. Pure functions.
 
 Positions are commits in order: 0 is GOOD, and commits 1 to N are suspects. An answer is the measured change
-between two positions, with its deviation. All changes are logarithms of ratios.
+between two positions, with its standard deviation. All changes are logarithms of ratios.
 
 An explanation is a set of at most three commits that each made a step, with or without a creep. In a creep
 every commit adds a little: its levels are a slope and a Brownian motion. Steps and slope have a normal prior
-as wide as the whole change, so an explanation's likelihood is a normal distribution's, in closed form. Bayes'
-rule weighs all explanations against each other. This is Bayesian variable selection (Mitchell & Beauchamp,
-Journal of the American Statistical Association 83 (1988) 1023-1032), applied to change points (Fearnhead,
-Statistics and Computing 16 (2006) 203-213). One answer may be wrong, and then lie anywhere (Box & Tiao,
-Biometrika 55 (1968) 119-129).
+as wide as the whole change, so the likelihood of an explanation is a normal distribution in closed form.
+Bayes' rule weighs all explanations against each other. This is Bayesian variable selection (Mitchell &
+Beauchamp, Journal of the American Statistical Association 83 (1988) 1023-1032), applied to change points
+(Fearnhead, Statistics and Computing 16 (2006) 203-213). One answer may be wrong and have any value (Box &
+Tiao, Biometrika 55 (1968) 119-129).
 
-The next question halves the suspicion of one step: probabilistic bisection (Horstein, IEEE Transactions on
+The next question halves the probability of one step: probabilistic bisection (Horstein, IEEE Transactions on
 Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson, SIAM Journal on Control and Optimization 51
 (2013) 2261-2279).
 """
@@ -33,34 +33,36 @@ SURE = 0.99
 BELIEVED = 0.999
 """Probability that an answer is right."""
 _WRONG_BY = 3.0
-"""Width of the range in which wrong answers lie, in whole changes."""
+"""Width of the range of wrong answers, in whole changes."""
 _UNEVEN = 1 / 24
-"""Deviation of levels that no step explains, in whole changes. Commits change a time by a little each."""
+"""Standard deviation of levels between commits without a step, in whole changes. Every commit changes the
+time a little."""
 _CREEP = 0.05
 """Prior probability of a creep without a step."""
 _WITH_CREEP = 0.05
 """Prior probability of a creep beside steps."""
 _WANDERS = 0.3
-"""Deviation of a creep from its slope, over all commits, in whole changes."""
+"""Standard deviation of a creep from its slope, over all commits, in whole changes."""
 _SHARE = 0.5
-"""Smallest size of a step beside a creep, in whole changes. The creep holds smaller ones."""
+"""Smallest size of a step beside a creep, in whole changes. Smaller steps count as part of the creep."""
 _STEPS = {1: 0.85, 2: 0.1, 3: 0.05}
 """Prior probability of each number of steps."""
 _MATTERS = 1 / 6
-"""Smallest size of a step that an answer must not leave out, in whole changes."""
+"""Smallest size, in whole changes, of a step that an answer has to include."""
 UNLIKELY = 1e-4
-"""Prior weight of a commit that touches nothing compiled, beside 1 for a commit that does."""
+"""Prior weight of a commit that changes nothing compiled. A commit that does has weight 1."""
 MOST_ASKED = 3
-"""Largest number of times that one pair is measured. A fourth answer hardly adds to three."""
+"""Most measurements of one pair. A fourth answer adds hardly anything."""
 _CHECKED = 0.4
-"""Smallest probability of a block of suspects that is compared with the measurable commit before it."""
+"""Smallest probability of a block of suspects from which it is checked against the measurable commit before
+it."""
 _ALL_BUT = 0.9
-"""Share of the suspicion before a position that one block must have to be asked for by itself."""
+"""Share of the probability before a position that one block must have to be compared by itself."""
 _STAYS_BROKEN = 0.8
 """Probability that a commit does not build when the commit next to it does not."""
 _ROUNDING = 1e-9
 _TELLS = (1 - SURE) / 4
-"""Smallest uncertainty of an answer, known beforehand, for which its question is worth asking."""
+"""Smallest uncertainty of an answer for which its question is worth asking."""
 
 Pair = tuple[int, int]
 Floats = NDArray[np.float64]
@@ -78,7 +80,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SoughtStep:
-    """A step whose commit is searched."""
+    """A step whose commit is being searched for."""
 
     likely: Floats
     """Probability that each suspect made it. They sum to 1."""
@@ -87,15 +89,15 @@ class SoughtStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A set of gaps between compared positions that each hold a step, and the set's probability."""
+    """A set of gaps between compared positions that each contain a step, with the set's probability."""
 
     gaps: tuple[int, ...]
     sizes: tuple[float, ...]
     chance: float
     creep: bool
-    """True if commits that made no step added a little each."""
+    """True if the other commits added a little each."""
     crept: bool
-    """True if such a creep made the change: no step makes half of it."""
+    """True if the creep made most of the change: no step makes half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Beliefs:
         return sum(each.chance for each in self.explanations if each.crept)
 
     def steps(self) -> list[SoughtStep]:
-        """Return the steps that matter, for the likeliest number of steps, in order of their commits."""
+        """Return the steps that matter, in order of their commits, for the most likely number of steps."""
         by_count: dict[int, list[Explanation]] = {}
         for each in self._by_steps:
             by_count.setdefault(len(each.gaps), []).append(each)
@@ -179,7 +181,9 @@ class Beliefs:
 
 
 def beliefs(prior: Floats, answers: Sequence[Answer]) -> Beliefs:
-    """Weigh all explanations. `prior` is the weight of each suspect; the first answer is of BAD over GOOD."""
+    """Weigh all explanations. `prior` holds the weight of each suspect. The first answer compares BAD with
+    GOOD.
+    """
     whole = abs(answers[0].value)
     ends = np.array([(each.after, each.upto) for each in answers])
     positions = np.unique(ends)
@@ -226,7 +230,7 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Sets of gaps, one a row, the likeliest sizes of their steps, and the logarithms of their weights."""
+    """Sets of gaps as rows, the most likely sizes of their steps, and the logarithms of their weights."""
 
     gaps: NDArray[np.intp]
     sizes: Floats
@@ -235,12 +239,14 @@ class _Weighed:
 
 
 def _weighed(measured: _Measured, count: int, creep: float, chance: float) -> _Weighed:
-    """Weigh all sets of so many gaps, with each answer as the wrong one. `chance` is their prior in all."""
+    """Weigh all sets of `count` gaps, with each answer as the wrong one. `chance` is their total prior
+    probability.
+    """
     choices = list(combinations(range(measured.weights.size), count))
     gaps = np.array(choices, dtype=np.intp).reshape(len(choices), count)
     prior = np.log(measured.weights[gaps]).sum(axis=1) + math.lgamma(count + 1) + math.log(chance)
     right = ~np.eye(measured.values.size, dtype=bool)
-    right[0] = True  # the first answer is never wrong
+    right[0] = True  # The first answer is never taken as wrong.
     answers = np.where(right.all(axis=1), math.log(BELIEVED), math.log((1 - BELIEVED) / _WRONG_BY))
     logs, sizes = _likelihoods(measured, gaps, creep, right)
     logs += answers[:, None] + prior
@@ -252,10 +258,10 @@ def _weighed(measured: _Measured, count: int, creep: float, chance: float) -> _W
 def _likelihoods(
     measured: _Measured, gaps: NDArray[np.intp], creep: float, right: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return the logarithm of each set's likelihood, and the likeliest sizes of its steps.
+    """Return the logarithm of each set's likelihood, and the most likely sizes of its steps.
 
-    Each row of `right` tells which answers count, and has a row of either result. An answer that does not
-    count is given as 0, of a pair that spans no gap.
+    Each row of `right` says which answers count, and gets a row in both results. An answer that does not
+    count is passed as 0, for a pair that spans no gap.
     """
     spans, values = right[:, :, None] * measured.spans, right * measured.values
     along = spans @ measured.weights
@@ -277,10 +283,10 @@ def _likelihoods(
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
     """Return the probability that an effect is the whole change and not zero.
 
-    All numbers are logarithms of ratios. The interval reaches `reach` standard deviations either way. Two
-    estimates are made, and the one closer to 0.5 is returned: the likelihood ratio, and the probability that
-    the effect exceeds half of the change. The second one is for small deviations, where other commits may
-    have a part in the effect.
+    All numbers are logarithms of ratios. The interval extends `reach` standard deviations in both directions.
+    Two estimates are made, and the estimate closer to 0.5 is returned: the likelihood ratio, and the
+    probability that the effect exceeds half of the change. The second estimate is for small deviations, where
+    other commits may have contributed to the effect.
     """
     size, along = abs(whole), math.copysign(effect, effect * whole)
     deviation, beyond = (high - low) / (2 * reach), along - size / 2
@@ -292,7 +298,7 @@ def chance_of(effect: float, low: float, high: float, whole: float, reach: float
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """Suspects that no answer so far can tell apart: after one position, up to another."""
+    """Suspects after one position, up to another, that no answer so far can distinguish."""
 
     after: int
     upto: int
@@ -300,7 +306,9 @@ class Block:
 
 
 def blocks(likely: Floats, cuts: Sequence[int]) -> list[Block]:
-    """The suspects between positions that can be measured, which begin with 0 and end with the last."""
+    """Return the suspects between measurable positions. `cuts` begins with 0 and ends with the
+    last position.
+    """
     total = np.concatenate(([0.0], np.cumsum(likely)))
     return [Block(low, high, float(total[high] - total[low])) for low, high in pairwise(cuts)]
 
@@ -314,9 +322,9 @@ def nearest_before(position: int, positions: Sequence[int]) -> int:
 
 
 def smallest_range(likely: Floats) -> Block:
-    """Return the fewest suspects in a row that have what is needed to name them."""
+    """Return the shortest range of suspects that together reach the probability needed to name them."""
     total = np.concatenate(([0.0], np.cumsum(likely)))
-    # Of each start, where it has enough, if there is so much left.
+    # The shortest such range from each start, if there is one.
     starts = np.flatnonzero(total <= 1 - SURE + _ROUNDING)
     ends = np.searchsorted(total, total[starts] + SURE - _ROUNDING)
     shortest = int(np.argmin(ends - starts))
@@ -325,7 +333,7 @@ def smallest_range(likely: Floats) -> Block:
 
 
 def suspected(likely: Floats) -> int:
-    """Return how many suspects, the likeliest first, hold the step with probability SURE."""
+    """Return how many of the most likely suspects together hold the step with probability SURE."""
     return int(np.searchsorted(np.cumsum(np.sort(likely)[::-1]), SURE - _ROUNDING)) + 1
 
 
@@ -338,10 +346,11 @@ def questions(
     devices: int = 1,
     base: int = 0,
 ) -> list[Pair]:
-    """Return the pairs to compare next, at most one for each device; none where the answers say enough.
+    """Return the pairs to compare next, at most one for each device; none if the answers suffice.
 
-    `likely` is of one step, and `base` a position before it. `cuts` are the positions worth asking for,
-    `measurable` all that can be compared, in order. Positions near a `broken` one are likely broken too.
+    `likely` is for one step, and `base` is a position before it. `cuts` are the positions worth measuring,
+    `measurable` all positions that can be compared, in order. Positions near a `broken` one are probably
+    broken too.
     """
     top = likeliest(likely, cuts)
     check = nearest_before(top.upto, measurable), top.upto
@@ -368,23 +377,25 @@ def questions(
 
 
 def _gain(mass: float, target: float) -> float:
-    """Return the value of a question with so much of the suspicion before a place: a bit at the target."""
+    """Return the value in bits of a question with this much probability before a position: highest at the
+    target.
+    """
     share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
     return float(entr(share) + entr(1 - share)) / math.log(2)
 
 
 def _builds(position: int, broken: Collection[int]) -> float:
-    """Return how likely a commit builds, so far from the nearest that does not."""
+    """Return the probability that a commit builds, by its distance from the nearest that does not."""
     if not broken:
         return 1.0
     return 1.0 - _STAYS_BROKEN ** min(abs(position - each) for each in broken)
 
 
 def _levels(found: Sequence[Block], base: int) -> list[tuple[float, Pair]]:
-    """Return the positions that can be measured, with the probability that each is bad.
+    """Return the measurable positions, with the probability that each is bad.
 
-    A position is compared with the base. Where the last block before it has nearly all of the
-    probability, it is compared with the start of that block: if it is bad, no check remains.
+    A position is compared with the base. If the last block before it has nearly all of the probability, it is
+    compared with the start of that block: if it is bad, no check remains.
     """
     levels: list[tuple[float, Pair]] = []
     mass = 0.0

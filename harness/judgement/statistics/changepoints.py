@@ -1,10 +1,10 @@
-"""The places in a series of figures, one a commit, where the level changed, by how much and how surely.
+"""Finds where the level of a series changed, by how much and with which confidence. A point is a commit.
 
-What is looked for is a relative step that stays. Stray figures, a slow wander and noise that carries over
-from one figure to the next are none; a stretch of a few figures that came back is told apart.
+A change is a relative step that stays. Outliers, slow drift and autocorrelated noise are not changes. A short
+stretch that came back is reported separately.
 
-A series of up to 255 figures is divided in every way (`exact`), a longer one by moving windows (`windows`),
-and so is one without noise, such as a count of registers.
+`exact` searches a series of up to 255 points for the best division. `windows` searches a longer series, and a
+series without noise, such as a count of registers.
 """
 
 from __future__ import annotations
@@ -41,43 +41,49 @@ from harness.judgement.statistics.windows import (
 )
 
 BRIEF = 6
-"""The most figures of a stretch that came back; more are a level."""
+"""Most points of a stretch that came back. A longer stretch is a level."""
 
 _BACK = 0.5
-"""The share of a stretch's effect that may be left where it came back."""
+"""Share of a stretch's effect that may remain after it came back."""
 _FEWEST_FREE = 4
-"""Figures beyond one for each level, from which on they tell the noise."""
+"""Points beyond one for each level that are needed to estimate the noise."""
 _OFF = (3.3, 2.6, 2.2)
-"""Standard deviations from the level, beyond which the newest figure, each of two, of more, is off it."""
+"""Standard deviations from the level beyond which the newest point, each of two, or each of more,
+is off it."""
 _OFF_UNKNOWN = 5.0
-"""The same in smallest relevant changes, where the noise is unknown."""
+"""The same in smallest relevant changes, if the noise is unknown."""
 _USUAL = 0.05
-"""Share of the figures before that may be as far off."""
+"""Share of the earlier points that may be as far from the level."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-"""Half of an interval that is shown, in standard deviations of a normal variable."""
+"""Half-width of a displayed interval, in standard deviations of a normal variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePoint:
-    """A step from one level to another. Indices are into the values given, and levels in their unit."""
+    """A step from one level to another. Indices refer to the values passed in, and levels have their unit."""
 
     at: int
-    """The index of the first value of the new level."""
+    """Index of the first value of the new level."""
     first: int
     last: int
-    """The new level began at an index in first..last, both included, 95 % sure. There may be no figure at
-    `first`: it comes right after the last figure of the old level."""
+    """The new level began within first..last, inclusive, with 95 % confidence.
+
+    `first` comes right after the last point of the old level, so it may be an index without a point.
+    """
     before: float
     after: float
-    """Levels beside the step, each of at most 50 figures."""
+    """Levels beside the step, each from at most 50 points."""
     effect: float
     """after / before - 1."""
     low: float
     high: float
     """The ends of the effect's 99.9 % interval."""
     p_value: float
-    """At most the chance that noise alone has a step as sure as this one somewhere in 200 figures. Of the
-    last step it speaks of the series as it ends now: who looks after every figure looks 200 times."""
+    """Upper bound of the probability that noise alone has a step as clear anywhere in 200 points.
+
+    For the last step it holds for the series as it ends now. Looking after every new point means looking 200
+    times.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,63 +95,67 @@ class Level:
     level: float
     """The median, in the values' unit."""
     sd: float
-    """The relative standard deviation of one figure about it, robust."""
+    """Robust relative standard deviation of a point from the level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """A stretch of a few figures off the level, values[start:stop], after which the level was back."""
+    """A short stretch values[start:stop] off the level, after which the level came back."""
 
     start: int
     stop: int
     effect: float
-    """The stretch's level over that beside it, minus 1."""
+    """Level of the stretch over the level beside it, minus 1."""
     low: float
     high: float
     """The ends of the effect's 99.9 % interval."""
     p_value: float
-    """At most the chance that noise alone has a stretch as far off somewhere in 200 figures."""
+    """Upper bound of the probability that noise alone has a stretch as far off anywhere in 200 points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """The newest figures are off the level before them, and it is too early for a verdict."""
+    """The newest points are off the level before them, too few for a verdict."""
 
     at: int
-    """The index of the first of them."""
+    """Index of the first of these points."""
     effect: float
-    """The median of these figures over the level before them, minus 1."""
+    """Median of these points over the level before them, minus 1."""
     figures: int
-    """Number of these figures."""
+    """Number of these points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segmentation:
     changes: tuple[ChangePoint, ...]
     levels: tuple[Level, ...]
-    """Levels between the changes, one more than the changes; empty where there is no figure."""
+    """Levels between the changes, one more than there are changes; empty without points."""
     outliers: tuple[int, ...]
-    """Indices of the figures set aside: strays, and those of brief stretches."""
+    """Indices of excluded points: outliers, and the points of brief stretches."""
     noise: float
-    """Relative standard deviation of one figure about its level, robust. NaN where fewer than four figures
-    beyond one for each level tell it: it is unknown then, not zero."""
+    """Robust relative standard deviation of a point from its level.
+
+    NaN (unknown) if there are fewer than four points beyond one for each level.
+    """
     autocorrelation: float
-    """The autocorrelation of the noise from one figure to the next, within 0 to 0.95; 0 where unknown."""
+    """Autocorrelation of the noise between successive points, 0 to 0.95; 0 if unknown."""
     candidates: tuple[ChangePoint, ...] = ()
-    """Other places with a p-value of at most CANDIDATE, taken by themselves: evidence that may count beside
-    that of other series. They divide no level."""
+    """Other places with a p-value of at most CANDIDATE, each by itself. They divide no level.
+
+    Together with other series they may count as evidence.
+    """
     brief: tuple[Brief, ...] = ()
-    """Stretches that came back. Their figures are among the outliers."""
+    """Stretches that came back. Their points are among the outliers."""
     newest: Newest | None = None
 
 
 def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.015) -> Segmentation:
-    """Return the changes of level in `values`, which has one axis and is in the order of commits.
+    """Return the changes of level in `values`, a 1-D array in the order of commits.
 
-    What is not finite or not positive is no figure, and passed over. `smallest` is the least relative change
-    worth a report: one estimated to be smaller is left out, however sure. A wander of as much in 200 figures
-    is no change either. `significance` is the largest p-value reported. A level has at least three figures,
-    or two where the series has no noise. Raises ValueError for another number of axes.
+    Values that are not finite or not positive are skipped. `smallest` is the smallest relative change worth a
+    report: a change estimated to be smaller is left out, however certain. A drift of that size over 200
+    points is no change either. `significance` is the largest p-value reported. A level has at least three
+    points, or two if the series has no noise. Raises ValueError for an array that is not 1-D.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
@@ -191,9 +201,10 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
 
 
 def exact_changes(values: ArrayLike) -> Segmentation:
-    """The changes of figures that have no noise, as of what only a build decides: wherever one differs from
-    the one before. What is not finite is no figure, and passed over; 0 is one. Of a step from 0 the effect
-    is 1, since no ratio tells it.
+    """Return the changes of values without noise, such as facts of a build: every difference counts.
+
+    Values that are not finite are skipped; 0 is valid. The effect of a step from 0 is 1, since it has no
+    ratio.
     """
     array = np.asarray(values, dtype=np.float64)
     place = np.flatnonzero(np.isfinite(array))
@@ -223,8 +234,10 @@ def _exact_change(old: Level, new: Level) -> ChangePoint:
 
 
 def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
-    """Which figures are no strays, which are among so many strays that these are noise, and whether the
-    series is searched as a short one: it is short and has noise.
+    """Return which points are kept, which are so often outliers that they count as noise, and if the search
+    is short.
+
+    The short search is for a short series with noise.
     """
     kept, rough = without_strays(logs, floor)
     unlike = np.array([float(np.count_nonzero(np.abs(np.diff(logs)) > ROUNDING))])
@@ -235,8 +248,9 @@ def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
 def _came_back(
     search: ExactSearch | WindowSearch, steps: Sequence[LevelShift]
 ) -> list[tuple[LevelShift, LevelShift]]:
-    """Pairs of steps with a few figures between them, of which the second takes the first back. A further
-    search leaves these figures out. Where there is no noise two figures are a level.
+    """Return pairs of steps with a few points between them, of which the second reverses the first.
+
+    A further search leaves these points out. Without noise, two points are a level.
     """
     edges = [0, *(step.at for step in steps), search.logs.size]
     levels = [median(search.logs[a:b]) for a, b in pairwise(edges)]
@@ -246,7 +260,8 @@ def _came_back(
         is_few = two.at - one.at <= BRIEF and search.noise.fewest[search.block(one.at)] != FEWEST_QUIET
         if is_few and abs(there + back) < _BACK * max(abs(there), abs(back)):
             found.append((one, two))
-    # Of 1 2 1 2 1, each of which is as brief, the first and third go, and the second is none any more.
+    # In 1 2 1 2 1 every stretch is equally brief. The first and third are removed, and the second is brief no
+    # more.
     return [pair for k, pair in enumerate(found) if k == 0 or pair[0] is not found[k - 1][1]]
 
 
@@ -263,7 +278,7 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
 
 
 def _change(search: ExactSearch | WindowSearch, step: LevelShift, index: Ints) -> ChangePoint:
-    """`index` has each figure's index in the values."""
+    """Return a step as a change point. `index` has each point's index in the values."""
     low, high = max(step.low, step.at - LEVEL), min(step.high, step.at + LEVEL)
     beside = search.beside(low, step.at, high)
     off = beside.after - beside.before
@@ -283,7 +298,7 @@ def _change(search: ExactSearch | WindowSearch, step: LevelShift, index: Ints) -
 
 
 def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
-    """Return the hints that can be no other change or surer hint."""
+    """Return the hints that are neither a change nor a weaker form of another hint."""
     chosen: list[ChangePoint] = list(changes)
     for hint in sorted(hints, key=lambda one: one.p_value):
         if all(hint.first > other.last or hint.last < other.first for other in chosen):
@@ -292,7 +307,7 @@ def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) ->
 
 
 def _margin(error: float, df: float) -> float:
-    """Return half of an interval that is shown."""
+    """Return half of a displayed interval."""
     return _t_of(_Z, df) * error
 
 
@@ -323,7 +338,7 @@ def _newest(
     *,
     known: bool,
 ) -> Newest | None:
-    """The figures at the end that are all off the level before them, on one side, and no change yet."""
+    """Return the last points that all lie off the level before them, on one side, and are no change yet."""
     own = np.flatnonzero(place >= (changes[-1].at if changes else 0))
     block = search.block(search.logs.size - 1)
     sd, df = float(search.noise.sd[block]), float(search.noise.df[block])
@@ -344,21 +359,22 @@ def _newest(
 
 
 def _t_of(z: float, df: float) -> float:
-    """The Student's t as seldom exceeded as `z` of a normal variable, by the inverse of `as_normal`."""
+    """Return the Student's t with the tail probability of the normal `z`, by the inverse of `as_normal`."""
     return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
 
 
 def _began(logs: Floats, at: int, sd: float, rho: float) -> tuple[int, int]:
-    """The first and last of the places with 95 % of the likelihood of a step in `logs`, `at` among them.
+    """Return the first and last place with 95 % of the likelihood of a step in `logs`; `at` is among them.
 
-    It is that of an autoregression's innovations, levels taken as known, squares cut off as above.
+    The likelihood is that of an autoregression's innovations, with known levels and clipped squares.
     """
     old, new = logs - huber(logs[:at], sd), logs - huber(logs[at:], sd)
     limit = CLIP * sd * math.sqrt(1 - rho**2)
     stayed = clipped(old[1:] - rho * old[:-1], limit) ** 2
     came = clipped(new[1:] - rho * old[:-1], limit) ** 2
     went = clipped(new[1:] - rho * new[:-1], limit) ** 2
-    # With the step at k, figures before k have stayed, that at k came, and those after it went on.
+    # With the step at k, points before k stayed at the old level, point k changed, and later points
+    # continued.
     cost = np.cumsum(stayed) - stayed + came + np.cumsum(went[::-1])[::-1] - went
     weight = np.exp((cost.min() - cost) / (2 * sd**2 * (1 - rho**2)))
     order = np.argsort(-weight, kind="stable")

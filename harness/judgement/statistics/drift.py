@@ -1,7 +1,7 @@
-"""A level that slides: no single commit did it, so no step tells it.
+"""Finds a level that drifts. No single commit caused it, so no step shows it.
 
-Medians of blocks of figures are set against a line. What comes and goes with the seasons, or steps, fits a
-line badly; a slide fits it in every part.
+A line is fitted to medians of blocks of points. Seasonal changes and steps fit a line badly; a drift fits it
+everywhere.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from harness.judgement.statistics.summary import CONFIDENCE
 
 _BLOCKS = 10
 _T = float(stdtrit(_BLOCKS - 2, (1 + CONFIDENCE) / 2))
-"""Half of an interval that is shown, in standard errors of a line through the blocks."""
+"""Half-width of a displayed interval, in standard errors of a line through the blocks."""
 _FEWEST = 4
-"""Figures of a block."""
+"""Fewest points of a block."""
 _WINDOWS = (60, 120, 240, 480)
-"""The newest figures that are looked at, as far as there are so many; so many as there are if fewer."""
+"""Numbers of newest points that are tested, as far as the series has that many; otherwise all."""
 _P = 1e-4
-"""The largest p-value of a slide, of all windows together."""
+"""Largest p-value of a drift, for all windows together."""
 _SMALLEST = 3.0
-"""The least slide worth an alarm, in smallest relevant changes."""
+"""Smallest drift worth an alarm, in smallest relevant changes."""
 
 
 _BEYOND = 0.5
-"""The share of a slide that is beyond every level before it. What was there before is a season."""
+"""Share of a drift that must be beyond every earlier level. A level that was reached before is a season."""
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A slide of the level over values[start:stop]. Indices are into the values given."""
+    """A drift of the level over values[start:stop]. Indices refer to the values passed in."""
 
     start: int
     stop: int
     effect: float
-    """The level at the end over that at `best`, minus 1."""
+    """Level at the end over the level at `best`, minus 1."""
     low: float
     high: float
     """The ends of the effect's 99.9 % interval."""
     p_value: float
     best: int
-    """The index about which the level was farthest from that at the end: where to compare the newest with."""
+    """Index around which the level was farthest from that at the end. Compare the newest commit with this
+    one."""
 
 
 def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
-    """Return the slide that the newest figures of `values` are in, if they are in one.
+    """Return the drift of the newest points of `values`, or None.
 
-    What is not finite or not positive is no figure, and passed over. Raises ValueError for another number of
-    axes than one.
+    Values that are not finite or not positive are skipped. Raises ValueError for an array that is not 1-D.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
@@ -69,7 +69,9 @@ def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
 
 
 def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: int) -> Drift | None:
-    """Return the slide over the newest `size` figures, one of so many windows. `place` has indices."""
+    """Return the drift over the newest `size` points. `windows` windows are tested in all; `place` holds
+    indices.
+    """
     logs, place, earlier = all_logs[-size:], place[-size:], all_logs[:-size]
     edges = np.linspace(0, logs.size, _BLOCKS + 1).astype(np.int64)
     levels = np.array([median(logs[a:b]) for a, b in pairwise(edges)])
@@ -102,13 +104,15 @@ def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: i
 
 
 def _highest(logs: Floats, size: int) -> float:
-    """Return the highest level of so many figures in a row."""
+    """Return the highest level of `size` successive points."""
     whole = logs[logs.size % size :].reshape(-1, size)
     return float(np.median(whole, axis=1).max())
 
 
 def _two_sided(t: float, df: int) -> float:
-    """The two-sided p-value of Student's t with an even number of degrees of freedom, in closed form."""
+    """Return the two-sided p-value of Student's t with an even number of degrees of freedom, in
+    closed form.
+    """
     cos2 = df / (df + t * t)
     term = total = 1.0
     for k in range(1, df // 2):

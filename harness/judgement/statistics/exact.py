@@ -1,15 +1,17 @@
-"""The search of a short series: every way to divide it into levels, by least squares.
+"""Searches a short series by least squares over all divisions into levels.
 
-1. Strays are set aside as in a long series, but for the newest two figures, which may be a level's first.
-2. Of all divisions into 1, 2, 3, ... levels the one with the least squared residuals is found by dynamic
-   programming: Auger & Lawrence, Bulletin of Mathematical Biology 51 (1989) 39-54.
-3. How many levels there are is decided by Schwarz's criterion (Annals of Statistics 6 (1978) 461-464), with
-   the likelihood of noise that carries over: steps leave far less of it than an autoregression without them.
-4. The noise is that of the residuals about those levels. So no step, however large, is taken for noise.
-5. The least sure step is struck out until all that are left are sure. A step has to pass Student's test of
-   robust levels, and one that does not rest on the noise being normal: how seldom figures of the longer side
-   lie where those of the shorter side do, those set aside among them. Two levels in turns, and heavy tails,
-   fail it; and so does a stay that is no longer than those elsewhere in the series make likely.
+1. Outliers are set aside as in a long series, except the newest two points, which may begin a level.
+2. Of all divisions into 1, 2, 3, ... levels, dynamic programming finds the one with the least squared
+   residuals: Auger & Lawrence, Bulletin of Mathematical Biology 51 (1989) 39-54.
+3. Schwarz's criterion decides the number of levels (Annals of Statistics 6 (1978) 461-464). The likelihood
+   allows for autocorrelated noise, of which true steps leave much less.
+4. The noise is estimated from the residuals of those levels. So even a large step is not taken for noise.
+5. The least significant step is removed until all remaining steps are significant.
+
+A step must pass two tests. One is Student's test of robust levels. The other does not assume normal noise: it
+counts how many points of the longer side, outliers included, lie among those of the shorter side. Two
+alternating levels and heavy tails fail it. So does a level that lasts no longer than other stretches of the
+series make likely.
 """
 
 from __future__ import annotations
@@ -45,34 +47,39 @@ from harness.judgement.statistics.windows import (
 )
 
 LONGEST = 255
-"""Figures of a series that is searched in this way: its cost grows with their square."""
+"""Most points of a series for this search: its cost grows with the square of their number."""
 _MOST_LEVELS = 20
 _FURTHER = 2
-"""Levels more than the criterion says that are tried too: it is slow to see a last step. The tests decide."""
+"""Levels tried beyond the criterion's choice. The criterion often misses a last step, and the
+tests decide."""
 _PER_STEP, _LAST_LESS = 3.75, 1.25
-"""Price of a step, in logarithms of the count of figures, and the discount where the last level is short."""
+"""Penalty of a step, in logarithms of the number of points, and its discount if the last level is short."""
 _RHO, _RHO_WEIGHT = 0.05, 12.0
-"""The autocorrelation of a series that cannot tell it, and how many figures that is worth."""
+"""Autocorrelation assumed for a series that cannot show its own, and the weight of the assumption
+in points."""
 _WANDER = 0.8
-"""Autocorrelation that explains a series no better than steps do: more of it is a level that wanders."""
+"""Autocorrelation from which it explains a series as well as steps do. The level then drifts."""
 _NEAR, _NEAR_WEIGHT = 12, 12.0
-"""Figures on a side that tell the noise there, and how many all others are worth beside them."""
+"""Points on a side that determine the local noise, and the weight of all other points."""
 _SIDE, _SIDE_WEIGHT = 24, 6.0
-"""Figures of a side that tell its own noise, and how many those of both sides are worth beside them."""
+"""Points that determine a side's own noise, and the weight of both sides' points."""
 _FIGURES = 200.0
-"""Number of figures that a p-value refers to. A step can be at any of them except near a series' ends."""
+"""Number of points that a p-value refers to. A step can be at any of them except near a series' ends."""
 _IN_FULL = 0.2
-"""Autocorrelation up to which figures count in full where they are only counted."""
+"""Autocorrelation up to which points count in full in the counting test."""
 _FEWEST_COUNTED = 8
-"""Figures of a series from which on counting them says anything."""
+"""Fewest points of a series for the counting test."""
 _STAYS = 3
-"""Stays elsewhere, from which on they tell how long one is: one may be a card that throttled, two a level of
-its own and a stray."""
+"""Fewest other stretches from which a typical length is known. A single one may be a throttled card, and two
+may be a level and an outlier."""
 _THIRD, _THIRD_SHARE = 0.5, 0.8
-"""A level between two others is neither of them where so many of its figures are nearer to the middle than
-this share of the way to either."""
+"""A point belongs to a third level if it is nearer to the middle than the first share of the way to both
+levels.
+
+The second number is the share of such points that makes a third level.
+"""
 _IN_A_ROW = 0.1
-"""The chance, up to which figures beyond the middle that follow one another there are no chance."""
+"""Largest probability of a run of points beyond the middle that is not taken for chance."""
 _DF_PER_FIGURE = 1.0
 
 
@@ -81,9 +88,9 @@ class _Fit:
     """The residuals and noise of a series divided into levels."""
 
     residuals: Floats
-    """Strays among them cut off."""
+    """Residuals, with outliers clipped."""
     raw: float
-    """The standard deviation of a residual."""
+    """Standard deviation of a residual."""
     sd: float
     """The same, but not below the smallest that matters."""
     rho: float
@@ -92,7 +99,7 @@ class _Fit:
 
 
 class ExactSearch:
-    """Figures as logarithms, strays left out, their noise, and the steps in them."""
+    """A series as logarithms without outliers, its noise, and the steps found in it."""
 
     def __init__(self, logs: Floats, kept: Bools, floor: float, smallest: float, significance: float) -> None:
         self._all, self._index = logs, np.append(np.flatnonzero(kept), logs.size)
@@ -128,7 +135,7 @@ class ExactSearch:
         return tuple(self._hints[at] for at in sorted(self._hints))
 
     def block(self, _index: int) -> int:
-        """Return the index of a figure's block of noise: a series so short has one."""
+        """Return 0: a short series has a single block of noise."""
         return 0
 
     def beside(self, low: int, at: int, high: int) -> Beside:
@@ -146,7 +153,7 @@ class ExactSearch:
         return Beside(*edges, fit.df, sd, fit.rho)
 
     def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
-        """Return the steps left when the least sure is struck out until all are sure."""
+        """Return the steps that remain after removing the least significant until all are significant."""
         left = list(cuts)
         while left:
             edges = [0, *left, self.logs.size]
@@ -171,7 +178,7 @@ class ExactSearch:
         return LevelShift(low, at, high, z, p_value)
 
     def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
-        """Return the levels beside a step, and by these its z and p-value."""
+        """Return the levels beside a step, and the step's z and p-value by these levels."""
         short = min(at - low, high - at)
         beside, z = tested(self.beside, self.smallest, low, at, high)
         last = high == self.logs.size and high - at <= at - low
@@ -179,9 +186,9 @@ class ExactSearch:
         return beside, z, min(p_value, self._places_in_all * math.erfc(z / math.sqrt(2)))
 
     def _counted(self, edges: Sequence[int], levels: Sequence[float], k: int, beside: Beside) -> float:
-        """The p-value of a step by counting on which side of the middle figures lie, or by their ranks.
+        """Return the p-value of a step by the points' sides of the middle, or by their ranks.
 
-        A side goes on as far as levels stay on their side of the middle.
+        A side extends as far as levels stay on their side of the middle.
         """
         at, middle = edges[k], (beside.before + beside.after) / 2
         is_up = beside.after > beside.before
@@ -213,7 +220,7 @@ class ExactSearch:
         return float(min(1.0, max(min(counted, ranked), stays)))
 
     def _is_third(self, edges: Sequence[int], middle: float, near: float) -> Bools:
-        """Which figures are of levels that lie at the middle between two others."""
+        """Return which points belong to levels halfway between two others."""
         starts = self._index[np.asarray(edges)]
         starts[0] = 0
         is_near = np.abs(self._all - middle) < near
@@ -222,9 +229,12 @@ class ExactSearch:
 
 
 def _stays(is_beyond: Bools, stretch: tuple[int, int]) -> float:
-    """The chance of so long a stay on one side of the middle, if figures come and go as in the rest of the
-    series; 0 where they are not in a row there more often than by chance. Stays of a chain of two states are
-    geometric: Gabriel & Neumann, Quarterly Journal of the Royal Meteorological Society 88 (1962) 90-95.
+    """Return the probability of so long a stretch beyond the middle, if the series were a two-state Markov
+    chain.
+
+    It is 0 if the points there follow each other no more often than by chance. The lengths of stretches of
+    such a chain are geometric: Gabriel & Neumann, Quarterly Journal of the Royal Meteorological Society 88
+    (1962) 90-95.
     """
     start, stop = stretch
     is_beyond = is_beyond.copy()
@@ -237,14 +247,16 @@ def _stays(is_beyond: Bools, stretch: tuple[int, int]) -> float:
         or figures > BURST * stays
         or _binomial_tail(figures - stays, figures, rate) > _IN_A_ROW
     ):
-        return 0.0  # levels of their own; by chance
+        return 0.0  # first: levels of their own; second: chance
     times = 1 if stop == is_beyond.size else stays + 1
     return float(times * ((figures - stays + 0.5) / (figures + 1)) ** (stop - start - 1))
 
 
 def strays_of_few(logs: Floats, kept: Bools) -> Bools:
-    """Which figures of a short series are kept: the newest two, and what is not unlike both of its neighbours
-    may be a level's and no stray.
+    """Return which points of a short series are kept: the newest two too, and runs of outliers that may be a
+    level.
+
+    A run may be a level if one neighbour is like it, or if it lies between its neighbours.
     """
     kept = kept.copy()
     kept[-2:] = True
@@ -260,7 +272,7 @@ def strays_of_few(logs: Floats, kept: Bools) -> Bools:
 
 
 def _divisions(logs: Floats) -> list[tuple[int, ...]]:
-    """For 1, 2, 3, ... levels, the places that divide the figures with the least squares."""
+    """Return the cuts with the least squared residuals for 1, 2, 3, ... levels."""
     count = logs.size
     centred = logs - logs.mean()
     sums = np.concatenate(([0.0], np.cumsum(centred)))
@@ -289,7 +301,7 @@ def _divisions(logs: Floats) -> list[tuple[int, ...]]:
 
 
 def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
-    """Return the noise about the levels between `cuts`, and how well it is explained by them."""
+    """Return the noise around the levels between `cuts`, and how well these explain it."""
     count = logs.size
     edges = np.array([0, *cuts, count])
     sizes = np.diff(edges)
@@ -298,7 +310,7 @@ def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
     free = max(count - sizes.size, 1)
     size = np.sort(np.abs(residuals))
     scale = max(float(size[int(0.8 * (count - 1))]) / Q80 * math.sqrt(count / free), floor)
-    # About means of what is not far off: the median of two levels in turns is one of them.
+    # Use means without outliers. The median of two alternating levels would be one of them.
     means = np.add.reduceat(clipped(residuals, CLIP * scale), edges[:-1]) / sizes
     residuals = clipped(residuals - np.repeat(means, sizes), CLIP * scale)
     square = float(residuals @ residuals)
@@ -322,8 +334,10 @@ def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
 
 
 def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
-    """The autocorrelation from one figure to the next within a level. Estimated levels make it smaller by
-    about (1 + 3 rho) over the figures of one: Kendall, Biometrika 41 (1954) 403-404.
+    """Return the autocorrelation between successive points within a level.
+
+    Estimating the levels reduces it by about (1 + 3 rho) over the number of points of a level: Kendall,
+    Biometrika 41 (1954) 403-404.
     """
     count, square = residuals.size, float(residuals @ residuals)
     inside = np.ones(count - 1, dtype=np.bool_)
@@ -336,20 +350,22 @@ def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
 
 
 def _mixed(residuals: Floats, free: int, variance: float, weight: float) -> float:
-    """Return the variance of residuals, beside `variance` from as many as `weight`."""
+    """Return the variance of residuals, mixed with `variance`, which has the weight of `weight` points."""
     own = float(residuals @ residuals) * residuals.size / max(free, 1)
     return (own + weight * variance) / (residuals.size + weight)
 
 
 def _binomial_tail(hits: int, trials: int, rate: float) -> float:
-    """Return the chance of so many hits or more."""
+    """Return the probability of `hits` or more."""
     return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1))
 
 
 def _of_sides(rho: float, away: float) -> float:
-    """The autocorrelation of which side of a line figures lie on, so many standard deviations away from their
-    level, by that of the figures: what goes that far hardly carries over. The first term of Pearson's
-    tetrachoric series, Philosophical Transactions of the Royal Society A 195 (1900) 1-47.
+    """Return the autocorrelation of the side of a line on which points lie, `away` standard deviations from
+    the level.
+
+    Points that far out are hardly correlated. It is the first term of Pearson's tetrachoric series,
+    Philosophical Transactions of the Royal Society A 195 (1900) 1-47.
     """
     beyond = math.erfc(away / math.sqrt(2)) / 2
     density = math.exp(-away * away / 2) / math.sqrt(2 * math.pi)
@@ -357,7 +373,7 @@ def _of_sides(rho: float, away: float) -> float:
 
 
 def _rank_z(short: Floats, long: Floats) -> float:
-    """Return how far the ranks of two samples are apart, in standard deviations: Mann & Whitney, Annals of
+    """Return the distance between the ranks of two samples, in standard deviations: Mann & Whitney, Annals of
     Mathematical Statistics 18 (1947) 50-60.
     """
     ranks = np.concatenate((short, long)).argsort(kind="stable").argsort(kind="stable") + 1

@@ -1,8 +1,8 @@
-"""Evidence over machines: what one series hints at counts where another is sure of the same.
+"""Combines evidence of several machines: a weak change counts if another machine surely has the same.
 
-A commit that changes a case tends to change it on every machine that runs it. So a place that is not sure by
-itself counts where the same case on another machine surely changed: in commits that may be the same, in the
-same direction, and by about as much.
+A commit that changes a case usually changes it on every machine. So an uncertain change counts if the same
+case surely changed on another machine, at possibly the same commits, in the same direction and by a similar
+amount.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _TIMES = 3.0
-"""Largest ratio of two effects, as logarithms, that still agree."""
+"""Largest ratio of two effects, as logarithms, that still counts as agreement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,14 @@ class Hint:
     case: str
     good: int
     bad: int
-    """It came after the commit at position `good`, and at the latest with `bad`."""
+    """The change came after the commit at position `good`, and at the latest with `bad`."""
     effect: float
     sure: bool
-    """True where it is a change by itself."""
+    """True if it is a change by the evidence of its own series."""
 
 
 def confirmed(hints: Sequence[Hint]) -> tuple[int, ...]:
-    """Return the indices of those hints that are not sure, and count for what another machine is sure of."""
+    """Return the indices of the uncertain hints that another machine confirms."""
     sure: dict[str, list[Hint]] = defaultdict(list)
     for hint in hints:
         if hint.sure:

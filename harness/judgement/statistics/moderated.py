@@ -1,9 +1,9 @@
-"""From the effects of a few processes to one estimate, with what the card's history says of their spread.
+"""Estimates an effect from a few processes, with the card's history as a prior of their spread.
 
-Two processes have one degree of freedom for how far processes differ: too little for any decision. A card's
-history has many cases, each of a kernel against itself, and processes differ there about as much. The
-moderated t of limma weighs the two: Smyth, Statistical Applications in Genetics and Molecular Biology 3
-(2004), article 3.
+Two processes leave one degree of freedom for the spread between processes, which is too little. The card's
+history has many cases of a kernel compared with itself, in which processes differ by similar amounts. The
+moderated t of limma weighs both: Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004),
+article 3.
 """
 
 from __future__ import annotations
@@ -15,41 +15,44 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy  # its parts load when they are used
+import scipy  # loads its parts when they are used
 
 from harness.judgement.statistics.paired import Floats, ProcessEffect
 from harness.judgement.statistics.summary import MAD_SCALE
 
 MIN_DF, MAX_DF = 4.0, 200.0
 _LEAST_OF_CARD = 0.25
-"""The share of a card's variance between processes that a quiet case has at least."""
+"""Smallest variance between processes of a quiet case, as a share of the card's."""
 _EXCESS = 1e-3
-"""p-value of the spread between processes below which the prior is not believed."""
+"""p-value of the spread between processes below which the prior is rejected."""
 _BOUND = 0.8
-"""Confidence of the bounds that stand for the variance and for its degrees of freedom."""
+"""Confidence of the bounds used for the variance and its degrees of freedom."""
 _INFLATION_CASES = 4
-"""Number of cases that must have errors that matter, for an inflation to be known."""
+"""Fewest cases with relevant errors from which an inflation is estimated."""
 _MOST_INFLATION = 25.0
 _OTHERS_DF = 5.0
-"""Weight of the quads of a case's other processes, in degrees of freedom, beside a process's own quads."""
+"""Weight of the other processes' quads beside a process's own quads, in degrees of freedom."""
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Prior of the spread of effects between processes on a card. The variance of one effect, as a natural
-    logarithm, is inflation * standard_error**2 + variance.
+    """Prior of the spread of effects between processes on a card.
+
+    The variance of one effect, as a natural logarithm, is inflation * standard_error**2 + variance.
     """
 
     variance: float
-    """The variance of effects about their case's own, beyond what the quads' standard errors account for."""
+    """Variance of effects around their case's own, beyond the standard errors of the quads."""
     df: float
-    """Weight of the expected variance, in degrees of freedom."""
+    """Weight of `variance`, in degrees of freedom."""
     inflation: float = 1.0
-    """A factor on the quads' squared standard errors: above 1 where successive quads are alike."""
+    """Factor on the quads' squared standard errors: above 1 if successive quads are correlated."""
     proportion: float = 0.0
-    """Standard deviation between processes for each unit of effect: of two binaries that differ, each has its
-    own way of minding where code and data lie."""
+    """Standard deviation between processes per unit of effect.
+
+    Two different binaries react differently to where code and data lie in memory.
+    """
 
     def __post_init__(self) -> None:
         given = (self.variance, self.df, self.inflation, self.proportion)
@@ -61,43 +64,52 @@ class Prior:
 
 
 PROPORTION = 0.02
-"""On an H100 and an H200 processes differed by 0.1 to 5 % of the effect, the most where a layout in shared
-memory was what had changed; half of the kernels by less than 0.5 %."""
+"""On an H100 and an H200 processes differed by 0.1 to 5 % of the effect, and half of the kernels by less than
+0.5 %.
+
+The differences were largest if the change was in the layout of shared memory.
+"""
 UNKNOWN_DF = 5.0
-"""Largest weight of a prior, in degrees of freedom, for a case without earlier measurements. A card's other
-cases say how far processes differ as a rule, and this case may be an exception. With 5 degrees of freedom two
-processes that disagree are believed, and two that agree by chance are not believed too much."""
+"""Largest weight of a prior, in degrees of freedom, for a case without earlier measurements.
+
+The card's other cases show the usual spread, and this case may be an exception. With 5 degrees of freedom two
+processes that disagree are believed, and two that agree by chance are not believed too much.
+"""
 KNOWN_DF = 8.0
-"""The same for a case with a history. Simulated at the margin, where processes spread by 0.15 % and the
-history says 0.05 %: with 30 degrees of freedom 9.5 % are flagged, with these 5 %. Code against itself costs
-the same."""
+"""The same for a case with a history.
+
+Simulated at the margin, with a spread of 0.15 % between processes and 0.05 % in the history: 9.5 % are
+flagged with 30 degrees of freedom, and 5 % with these. The cost for identical code is the same.
+"""
 DEFAULT_PRIOR = Prior(variance=0.001**2, df=UNKNOWN_DF, proportion=PROPORTION)
-"""For a card without history. Assumed: processes differ by 0.1 %, twice what an H200 showed of its quieter
-kernels."""
+"""Prior of a card without history. It assumes a difference of 0.1 % between processes, twice that of quiet
+kernels on an H200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moderated:
-    """The mean log ratio over processes, and how surely it is known."""
+    """The mean log ratio over processes, and its uncertainty."""
 
     mean: float
     standard_error: float
     df: float
     processes: int
     excess: bool
-    """True where processes spread farther than the prior can explain. Then it is left out: standard error and
-    degrees of freedom are those of the processes alone."""
+    """True if processes differ by more than the prior can explain.
+
+    Then the prior is ignored: standard error and degrees of freedom are those of the processes alone.
+    """
 
     def low(self, alpha: float) -> float:
-        """Return what the effect exceeds, but for a chance of `alpha`."""
+        """Return the lower bound of the effect with error probability `alpha`."""
         return self.mean - self.quantile(alpha) * self.standard_error
 
     def high(self, alpha: float) -> float:
-        """Return what the effect stays below, but for a chance of `alpha`."""
+        """Return the upper bound of the effect with error probability `alpha`."""
         return self.mean + self.quantile(alpha) * self.standard_error
 
     def quantile(self, alpha: float) -> float:
-        """Return the value that Student's t exceeds with a chance of `alpha`."""
+        """Return the value that Student's t exceeds with probability `alpha`."""
         return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
@@ -116,19 +128,19 @@ class Moderated:
 
 @lru_cache(maxsize=256)
 def _quantile(df: float, alpha: float) -> float:
-    # Of one estimate several bounds are asked for with the same chance.
+    # Several bounds of one estimate use the same probability.
     return -float(scipy.special.stdtrit(df, alpha))
 
 
 def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
-    """The mean of processes' effects, each weighed by how well it is known: by the prior's variance between
-    processes and its own standard error.
+    """Return the mean of the processes' effects, weighted by the prior's variance and their own standard
+    errors.
 
-    A process whose quads scatter ten times as far as the others' hardly counts, and where all are alike they
-    count alike. How far the processes spread about that mean, next to what was expected, scales its variance
+    A process whose quads scatter ten times as much as the others' hardly counts. Equally noisy processes
+    count equally. The observed spread around the mean, relative to the expected spread, scales its variance
     (Hartung & Knapp, Statistics in Medicine 20 (2001) 3875-3889), moderated by the prior: expected and
-    observed weigh as much as they have degrees of freedom. The prior has no more of them than the quads'
-    standard errors, as it is built on these. Raises ValueError for no effect at all.
+    observed spread are weighted by their degrees of freedom. The prior gets no more of them than the quads'
+    standard errors have, because it is built on these. Raises ValueError without effects.
     """
     if not effects:
         raise ValueError("No process has an effect; at least one is needed.")
@@ -152,11 +164,11 @@ def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
 
 
 def _squared_errors(effects: Sequence[ProcessEffect]) -> list[float]:
-    """Squared standard errors, each drawn a little to what a quad's variance is in all of these processes.
+    """Return squared standard errors, each shrunk towards the processes' common variance of a quad.
 
-    A block is short, and ends when its quads seem to know enough: the standard error is too small where they
-    agreed by chance, and by that it would get most of the weight. The common variance is that of limma, by
-    the mean of logarithms (Smyth 2004, section 6.2), which one wild process does not rule.
+    A block ends when its quads agree well enough. If they agree by chance, its standard error is too small,
+    and it would get most of the weight. The common variance is limma's, by the mean of logarithms (Smyth
+    2004, section 6.2), which a single extreme process does not dominate.
     """
     squares = [effect.standard_error**2 for effect in effects]
     if len(effects) == 1 or min(squares) == 0:
@@ -174,12 +186,12 @@ def _squared_errors(effects: Sequence[ProcessEffect]) -> list[float]:
 
 @lru_cache(maxsize=1024)
 def _shortfall(df: int) -> float:
-    """Return the amount by which the logarithm of a variance is too small on average."""
+    """Return the bias of the logarithm of a variance estimate."""
     return math.log(df / 2) - float(scipy.special.digamma(df / 2))
 
 
 def _weighted(effects: Sequence[ProcessEffect], variances: Sequence[float]) -> tuple[float, float]:
-    """Mean by inverse variance, and the variance of that."""
+    """Return the mean weighted by inverse variance, and its variance."""
     if min(variances) <= 0:
         return math.fsum(effect.value for effect in effects) / len(effects), max(variances) / len(effects)
     total = math.fsum(1 / each for each in variances)
@@ -188,7 +200,7 @@ def _weighted(effects: Sequence[ProcessEffect], variances: Sequence[float]) -> t
 
 
 def _spread(effects: Sequence[ProcessEffect], variances: Sequence[float], mean: float) -> float:
-    """Sum of squared deviations, each over its expected variance."""
+    """Return the sum of squared deviations, each over its expected variance."""
     squares = [(effect.value - mean) ** 2 for effect in effects]
     if max(squares) == 0:
         return 0.0
@@ -200,9 +212,9 @@ def _spread(effects: Sequence[ProcessEffect], variances: Sequence[float], mean: 
 def _df(
     effects: Sequence[ProcessEffect], parts: Sequence[float], expected: Sequence[float], prior: Prior
 ) -> float:
-    """Degrees of freedom of the weighted mean's expected variance, never more than the prior's.
+    """Return the degrees of freedom of the weighted mean's expected variance, at most the prior's.
 
-    Those of a sum of estimates are Satterthwaite's, Biometrics Bulletin 2 (1946) 110-114.
+    For a sum of estimates: Satterthwaite, Biometrics Bulletin 2 (1946) 110-114.
     """
     if min(expected) <= 0:
         return prior.df
@@ -218,17 +230,18 @@ def _f_tail(ratio: float, own_df: float, df: float) -> float:
 
 
 def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
-    """Return the prior of a card from what it measured of kernels against themselves: by case, its processes.
+    """Return the prior of a card from kernels compared with themselves. `history` has the processes of each
+    case.
 
-    Variance and inflation are such that the observed variances lie, on average, as far up their F
-    distributions as they should; for the inflation, those of the noisier half of the cases. A mean of ranks
-    moves by no more than its share for one wild case. The inflation is 1 to 25, and 1 where it cannot be
-    told: it takes four cases whose errors matter beside the variance. The degrees of freedom match the spread
-    of the logarithms of observed over expected, as limma's fitFDist has them (Smyth 2004, section 6.2), with
-    wild cases drawn in. They are kept within 4 and 200 and to what the history has itself.
+    Variance and inflation are chosen so that the observed variances have the expected mean rank in their F
+    distributions; the noisier half of the cases determines the inflation. Mean ranks are robust to a single
+    extreme case. The inflation is 1 to 25, and 1 unless four cases have errors that matter beside the
+    variance. The degrees of freedom match the spread of the logarithms of observed over expected variance, as
+    in limma's fitFDist (Smyth 2004, section 6.2), with extreme cases winsorized. They are limited to 4 to 200
+    and to those of the history itself.
 
-    A short history errs to the safe side: the variance is an upper bound of 80 % confidence, and its degrees
-    of freedom are a lower one. Raises ValueError where no case has two processes.
+    A short history errs on the safe side: the variance is an upper bound of 80 % confidence, and its degrees
+    of freedom are a lower bound. Raises ValueError if no case has two processes.
     """
     cases = [case for case in history if len(case) >= 2]
     if not cases:
@@ -241,12 +254,13 @@ def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
 
 
 def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
-    """The prior of one case: its own history shrunk to that of its card, each weighed by its degrees of
-    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet:
-    where its processes spread by more than the card explains, they speak for themselves.
+    """Return the prior of one case: its own history, shrunk towards that of its card.
 
-    Of a case without a history the card's other cases tell less: UNKNOWN_DF at most. Its own history is worth
-    KNOWN_DF at most: it was of one binary, and another has a way of its own.
+    Both are weighted by their degrees of freedom (Smyth 2004, section 3). A noisy case among quiet cases is
+    not judged as quiet: if its processes differ by more than the card explains, only its own history counts.
+
+    The weight is UNKNOWN_DF at most for a case without history, and KNOWN_DF at most otherwise, since the
+    history is of another binary.
     """
     if len(history) < 2:
         return dataclasses.replace(prior, df=min(prior.df, UNKNOWN_DF))
@@ -258,7 +272,7 @@ def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
     if ratio > 1 and _f_tail(ratio, own_df, prior.df) < _EXCESS:
         return dataclasses.replace(prior, variance=observed - error, df=min(own_df, KNOWN_DF))
     total = (prior.df * expected + own_df * observed) / (prior.df + own_df)
-    # Processes that agree better than their quads can have known are a chance, not a quality.
+    # Processes that agree better than their quads allow do so by chance.
     variance = max(total - error, prior.variance * _LEAST_OF_CARD)
     return dataclasses.replace(prior, variance=variance, df=min(prior.df + own_df, KNOWN_DF))
 
@@ -280,7 +294,7 @@ class _History:
         return Prior(variance, df, inflation, PROPORTION)
 
     def variance(self, inflation: float, df: float) -> float:
-        # The mean of n ranks that are even between 0 and 1 has a standard deviation of 1 / sqrt(12 n).
+        # The mean of n uniform ranks between 0 and 1 has a standard deviation of 1 / sqrt(12 n).
         wanted = 0.5 - float(scipy.special.ndtri(_BOUND)) / math.sqrt(12 * self.observed.size)
         most = 100 * float(self.observed.max())
         return _solve(lambda v: self.ranks(inflation * self.errors + v, df).mean(), wanted, 0.0, most)
@@ -305,8 +319,8 @@ class _History:
         middle = np.median(logs)
         logs = np.minimum(logs, middle + 3 * MAD_SCALE * np.median(np.abs(logs - middle)))
         beyond = float(np.var(logs, ddof=1) - scipy.special.polygamma(1, half).mean())
-        # What chance may have taken off: a variance of n has one of its own, the fourth cumulant and twice
-        # the squared variance over n.
+        # Allow for chance: the variance of n values has a variance from the fourth cumulant and twice the
+        # squared variance, over n.
         fourth = float((scipy.special.polygamma(3, half) + 2 * scipy.special.polygamma(1, half) ** 2).mean())
         beyond += float(scipy.special.ndtri(_BOUND)) * math.sqrt(fourth / half.size)
         if beyond <= 0:
@@ -317,7 +331,7 @@ class _History:
         return min(max(float(self.own_df.sum()), MIN_DF), MAX_DF)
 
     def ranks(self, expected: Floats, df: float) -> Floats:
-        """Return the place of each case in its F distribution, from 0 to 1."""
+        """Return the rank of each case in its F distribution, from 0 to 1."""
         ratio = np.full_like(expected, np.inf)
         np.divide(self.observed, expected, out=ratio, where=expected > 0)
         ranks: Floats = np.where(np.isfinite(ratio), scipy.special.fdtr(self.own_df, df, ratio), 1.0)
@@ -337,7 +351,9 @@ def _solve(falling: Callable[[float], float], wanted: float, low: float, high: f
 
 
 def _trigamma_inverse(value: float) -> float:
-    """Newton's method on 1 / trigamma, which is nearly straight (Smyth 2004, appendix)."""
+    """Invert the trigamma function by Newton's method on 1 / trigamma, which is nearly linear (Smyth 2004,
+    appendix).
+    """
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:

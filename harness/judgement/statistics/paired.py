@@ -1,7 +1,7 @@
-"""From the quads of one process to its effect: head over base as a log ratio, and how well the quads know it.
+"""Turns the quads of one process into its effect: the log ratio of head over base, and its standard error.
 
-A quad is four slots in a row, ABBA or BAAB, A of base and B of head. What drifts linearly over a quad cancels
-in its log ratio, and what scales all four does too.
+A quad is four slots in a row, ABBA or BAAB, with A for base and B for head. Linear drift over a quad and a
+common factor of all four slots cancel in the log ratio.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from harness.judgement.statistics.summary import MAD_SCALE
 
 MIN_QUADS = 5
-"""The fewest that leave three after trimming."""
+"""Fewest quads that leave three after trimming."""
 TRIM = 0.2
-"""The share of the quads that is cut at each end."""
+"""Share of the quads that is trimmed at each end."""
 
 Floats = NDArray[np.float64]
 
@@ -32,37 +32,38 @@ _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
 _ROUNDING = 1e-6
 """Largest relative spread of clocks that counts as no spread."""
 _MANY = 500
-"""Values, from which on numpy finds the middle ones sooner than it sorts."""
+"""Number of values from which numpy finds the middle ones faster by partition than by sorting."""
 _STRAY = 0.1
-"""A slot this far above its arm's median, and six standard deviations, strays."""
+"""A slot is an outlier if it is this share and six standard deviations above its side's median."""
 _STRAY_DEVIATIONS = 6.0
 _LEAST, _MOST = 1e-6, 1e18
 _PRECISE = 40.0
 _FEWEST_MORE = 3
-"""Quads: a batch has a lead-in of its own."""
+"""Fewest extra quads worth a new batch, because each batch has its own lead-in."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEffect:
-    """The effect in one process: the natural logarithm of head over base, positive where head takes more."""
+    """The effect in one process: the natural logarithm of head over base, positive if head is slower."""
 
     value: float
     standard_error: float
-    """Standard error of `value` from the quads' scatter, without the differences between processes."""
+    """Standard error of `value` from the scatter of the quads. Differences between processes are not
+    included."""
     df: int
     quads: int
 
 
 def of_arm(order: str, values: Sequence[float], arm: str) -> list[float]:
-    """Return what the slots of one arm, A or B, have of a quad's values."""
+    """Return the values of one arm's slots, A or B, of a quad."""
     return [value for each, value in zip(order, values, strict=True) if each == arm]
 
 
 def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:
-    """Per quad half of ln B1 + ln B2 - ln A1 - ln A2.
+    """Return for each quad half of ln B1 + ln B2 - ln A1 - ln A2.
 
-    `orders` says ABBA or BAAB of each quad, and `values` has its four slots, in the order measured and in any
-    one unit. Raises ValueError for another order or shape, and for what is no positive finite number.
+    `orders` has ABBA or BAAB for each quad. `values` has the quad's four slots in the order measured, in any
+    unit. Raises ValueError for another order or shape, and for values that are not positive and finite.
     """
     return _ratios(orders, _logs(values, len(orders), "values"))
 
@@ -73,23 +74,23 @@ def _ratios(orders: Sequence[str], logs: Floats) -> Floats:
 
 
 def readable(values: Sequence[float]) -> bool:
-    """Tell whether all values can be times, cycles or clocks.
+    """Tell whether all values are possible times, cycles or clocks.
 
-    A launch shorter than its timer's tick reads 0. The largest value is thirty years in ns.
+    A launch shorter than the timer's tick reads 0. The largest value is thirty years in ns.
     """
     return all(_LEAST < value < _MOST for value in values)
 
 
 def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
-    """The 20 % trimmed mean of quads' log ratios, and the standard error of Tukey and McLaughlin.
+    """Return the 20 % trimmed mean of the quads' log ratios, with the standard error of Tukey and McLaughlin.
 
-    The trimmed mean stays put when up to a fifth of the quads are spoilt to one side, and unlike a median it
-    averages where times come in coarse ticks. Its squared standard error is the winsorised sum of squares
-    over h (h - 1), where h quads are left, with h - 1 degrees of freedom: Tukey & McLaughlin, Sankhya A 25
-    (1963) 331-352; Yuen, Biometrika 61 (1974) 165-170.
+    The trimmed mean is unaffected if up to a fifth of the quads is disturbed in one direction. Unlike a
+    median, it averages times in coarse ticks. Its squared standard error is the winsorised sum of squares
+    over h (h - 1), if h quads remain, with h - 1 degrees of freedom: Tukey & McLaughlin, Sankhya A 25 (1963)
+    331-352; Yuen, Biometrika 61 (1974) 165-170.
 
-    Where ticks are so coarse that quads tie, that may come out as 0: `resolution` is the least that it can
-    be, as `tick_error` has it. Raises ValueError for fewer than MIN_QUADS ratios or one that is not finite.
+    With coarse ticks, ties between quads can make it 0. `resolution` is its lower limit, from `tick_error`.
+    Raises ValueError for fewer than MIN_QUADS ratios or a ratio that is not finite.
     """
     ordered = np.sort(np.asarray(ratios, dtype=np.float64))
     if ordered.ndim != 1:
@@ -97,15 +98,15 @@ def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
     count = ordered.size
     if count < MIN_QUADS:
         raise ValueError(f"{count} quads; at least {MIN_QUADS} are needed for a trimmed mean.")
-    # NaN and infinities sort to the ends.
+    # NaN and infinities are sorted to the ends.
     if not (math.isfinite(ordered[0]) and math.isfinite(ordered[-1])):
         raise ValueError("A log ratio is not a finite number.")
     cut = int(TRIM * count)
     kept = ordered[cut : count - cut]
     left = kept.size
     mean = float(kept.sum()) / left
-    # The ends take the value of the last one kept. Deviations from the trimmed mean first: squares of
-    # ratios themselves would cancel.
+    # Trimmed values are replaced by the nearest kept value. Subtract the mean first: squares of the ratios
+    # themselves would cancel.
     off = kept - mean
     total = cut * float(off[0] + off[-1])
     squares = float(off @ off) + cut * float(off[0] ** 2 + off[-1] ** 2) - total**2 / count
@@ -114,19 +115,20 @@ def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
 
 
 def trimmed_mean(values: Sequence[float]) -> float:
-    """The 20 % trimmed mean of times, which a burst of other work leaves be."""
+    """Return the 20 % trimmed mean of times, which a burst of other work does not affect."""
     ordered = np.sort(np.asarray(values))
     cut = int(TRIM * ordered.size)
     return float(ordered[cut : ordered.size - cut].mean())
 
 
 def more_quads(ratios: ArrayLike, standard_error: float, *, at_least: int, at_most: int) -> int:
-    """Return how many quads a block should have next, all counted: as many as it has once it knows enough.
+    """Return how many quads a block should have in all after its next batch. It is the current number if it
+    knows enough.
 
-    It does at `standard_error`, or at a fortieth of its effect: a verdict on 20 % does not need to know it to
-    half a percent. Near the margin that fortieth is below any standard error asked for, so where it matters
-    a block does not end by what it reads. As far as the scatter so far tells, the next batch is enough; it
-    makes the quads no more than three times as many.
+    A block knows enough at `standard_error`, or at a fortieth of its effect: a slowdown of 20 % needs no
+    precision of half a percent. Near the margin that fortieth is below any requested standard error, so there
+    the effect does not influence when a block ends. By the scatter so far, the next batch is enough. It makes
+    the number of quads at most three times as large.
     """
     values = np.asarray(ratios, dtype=np.float64)
     count = values.size
@@ -143,25 +145,24 @@ def more_quads(ratios: ArrayLike, standard_error: float, *, at_least: int, at_mo
 
 
 def tick_error(tick_ns: float, slot_ns: float, quads: int) -> float:
-    """The largest standard error of a process effect that a timer in ticks of `tick_ns` leaves by itself.
+    """Return the largest standard error of a process effect that a timer with ticks of `tick_ns` causes by
+    itself.
 
-    A slot that is half a tick over so many whole ones reads one more or one less at random: half a tick of
-    standard deviation, and so has the log ratio of four. Trimming values so few and so far apart adds up to
-    a quarter. As values fall on few steps their scatter often comes out too small: without this as its least,
-    a p-value of 0.01 is met four times too often. `slot_ns` is the length of a whole slot, of all its
-    launches.
+    A slot of a whole number of ticks and a half reads one tick more or less at random: half a tick of
+    standard deviation, which the log ratio of four slots has too. Trimming few discrete values adds up to a
+    quarter. The observed scatter of discrete values is often too small: without this lower limit, a p-value
+    of 0.01 occurs four times too often. `slot_ns` is the length of a slot with all its launches.
     """
     return 1.25 * 0.5 * tick_ns / slot_ns / math.sqrt(quads)
 
 
 def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
-    """Two-sided p-value that ABBA and BAAB quads measure different effects.
+    """Return the two-sided p-value that ABBA and BAAB quads measure the same effect.
 
-    They do where something within a quad depends on the place of a slot but not on what runs there: a clock
-    that falls after every pause is the usual cause. Mann-Whitney rank sum with mid-ranks, the normal
-    approximation with the tie and continuity corrections: Hollander, Wolfe & Chicken, Nonparametric
-    Statistical Methods, 3rd ed., section 4.1. It is 1 where an order has fewer than four quads: they cannot
-    tell.
+    They differ if the position of a slot in its quad matters, for example if the clock falls after every
+    pause. It is the Mann-Whitney rank sum test with mid-ranks and the normal approximation, with tie and
+    continuity corrections: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., section
+    4.1. It is 1 if either order has fewer than four quads.
     """
     abba = _signs(orders)[:, 1] > 0
     values = np.asarray(ratios, dtype=np.float64)
@@ -186,18 +187,19 @@ class OrderBias:
     """Bias of an effect by the order of slots, as a logarithm; positive is slower."""
 
     between_p: float
-    """p-value that ABBA and BAAB quads read alike."""
+    """p-value that ABBA and BAAB quads measure the same."""
     carried: float
-    """Half of how much more head loses right after base than base after head, against their own slots."""
+    """Half of the extra time that head loses right after base, compared with base right after head."""
     carried_p: float
-    """p-value that neither does."""
+    """p-value that there is no carry-over."""
 
     def doubt(self, error: float) -> float:
         """Return the possible error of the effect by carry-over between slots; 0 if it may be chance.
 
         The error is twice the carry-over. The slot that begins a quad may follow the other kernel as well,
-        which adds a quarter. A carry-over that is barely significant is known to a third of itself. The place
-        of a slot in its quad makes no bias, because the order was drawn. It is part of the quads' scatter.
+        which adds a quarter. The uncertainty of a barely significant carry-over is a third of it. The
+        position of a slot in its quad causes no bias, because the order is random. It is part of the quads'
+        scatter.
         """
         return 2 * abs(self.carried) if self.carried_p < error else 0.0
 
@@ -205,11 +207,11 @@ class OrderBias:
 def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBias:
     """Return the bias by the order of slots over several processes.
 
-    `processes` holds the orders and slot values of each process, as `log_ratios` takes them.
+    `processes` holds the orders and slot values of each process, in the form that `log_ratios` takes.
 
-    In ABBA head's first slot follows base's and its second follows its own; in BAAB it is base that is in the
-    middle. The drift within a quad is the same in both, so it is no part of their difference. The size is of
-    medians, and the p-values are of rank sums, which a stray slot does not move.
+    In ABBA, head's first slot follows base and its second follows head. In BAAB the roles are exchanged. The
+    drift within a quad is the same in both orders and cancels. The size is estimated by medians and the
+    p-values by rank sums, which are robust to outliers.
     """
     orders = [order for own, _ in processes for order in own]
     ratios: list[Floats] = []
@@ -231,38 +233,38 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Slots far above the others of their arm, which a trimmed mean does not see."""
+    """Outliers: slots far above the others of their side, which a trimmed mean ignores."""
 
     base: int
     head: int
-    """Number of slots that strayed."""
+    """Number of head's slots that are outliers."""
     slots: int
-    """The slots of each arm."""
+    """Number of slots of each side."""
     cost: float
-    """Mean extra time that head loses to stray slots, as a share of the usual time."""
+    """Mean extra time of head in outliers, as a share of the usual time."""
     p_slower: float
-    """p-value of as many quads, or more, that lost more on head than on base, were the arms alike."""
+    """p-value of as many quads with more lost time on head, or more quads, if both sides were alike."""
     p_faster: float
 
     def toward(self, direction: Literal["slower", "faster"]) -> tuple[float, float]:
-        """Cost and p-value in one direction; a negative cost is the other direction's."""
+        """Return the cost and p-value in one direction. A negative cost means the other direction."""
         return (self.cost, self.p_slower) if direction == "slower" else (-self.cost, self.p_faster)
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The stray slots of one process."""
+    """The outliers of one process."""
 
     base: int
     head: int
     slots: int
-    """The slots of each arm."""
+    """Number of slots of each side."""
     lost: Floats
-    """Extra time that head lost to strays in each quad, over the usual time of a slot."""
+    """Extra time that head lost to outliers in each quad, over the usual time of a slot."""
 
 
 def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
-    """Find the stray slots of a process by its orders and its slots' times."""
+    """Find the outliers of a process from its orders and the times of its slots."""
     logs = _logs(values, len(orders), "values")
     signs = _signs(orders)
     excess = np.zeros_like(logs)
@@ -278,11 +280,10 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
 
 
 def tail_of(processes: Sequence[Losses]) -> Tail:
-    """Return what the stray slots of several processes say together.
+    """Combine the outliers of several processes.
 
-    Had the kernels the same distribution, a quad that lost time to strays would be as likely to have lost
-    more of it on head as on base, whatever else the card did: the order was drawn. So the quads that lost
-    more on one of them are counted, in a sign test.
+    If both kernels had the same distribution, a quad with outliers would be equally likely to lose more time
+    on either side, because the order is random. So a sign test counts the quads that lost more on one side.
     """
     slots = sum(each.slots for each in processes)
     quads = np.concatenate([each.lost for each in processes]) if processes else np.zeros(0)
@@ -298,26 +299,26 @@ def tail_of(processes: Sequence[Losses]) -> Tail:
 
 
 def _sign_test(successes: int, trials: int) -> float:
-    """Chance of so many successes or more, each as likely as not."""
+    """Return the probability of this many successes or more, if both results are equally likely."""
     return float(scipy.special.bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
 
 
 def clock_exponent(
     times_ns: ArrayLike, clocks_mhz: ArrayLike, orders: Sequence[str], clock_noise: float
 ) -> tuple[float, float] | None:
-    """Epsilon in t ~ f^-epsilon, and its standard error: 1 where time is cycles over clock, 0 where the clock
+    """Return epsilon in t ~ f^-epsilon and its standard error: 1 if time is cycles over clock, 0 if the clock
     does not matter.
 
-    Arrays have a row for each quad and a column for each slot in the order measured. Each arm's mean is taken
-    off first, so that a slower head is no slope. The exponent of the least absolute residuals starts (Koenker
-    & Bassett, Econometrica 46 (1978) 33-50), which stray slots do not move. Then least squares of ln t on
-    ln f, repeated without the slots whose residual is beyond 3.5 scaled median absolute deviations until
-    these stay the same. Its standard error is the larger of the textbook's and of the one that is right when
-    the slots of a quad go together (Liang & Zeger, Biometrika 73 (1986) 13-22).
+    Arrays have a row for each quad and a column for each slot in the order measured. Each side's mean is
+    subtracted first, so that a slower head does not look like a slope. The search starts from least absolute
+    residuals (Koenker & Bassett, Econometrica 46 (1978) 33-50), which outliers do not affect. Then least
+    squares of ln t on ln f is repeated without the slots whose residual exceeds 3.5 scaled median absolute
+    deviations, until these stay the same. The standard error is the larger of the usual one and of the one
+    for correlated slots within a quad (Liang & Zeger, Biometrika 73 (1986) 13-22).
 
-    `clock_noise` is the relative standard deviation of a clock reading. None where the clocks spread by less
-    than five times that, as noise in them would pull the exponent towards 0 by more than 4 %, where the
-    standard error is above 0.1, and for fewer than MIN_QUADS quads. Raises ValueError as `log_ratios` does.
+    `clock_noise` is the relative standard deviation of a clock reading. Returns None if the clocks spread by
+    less than five times that (noise would then bias the exponent towards 0 by more than 4 %), if the standard
+    error is above 0.1, and for fewer than MIN_QUADS quads. Raises ValueError as `log_ratios` does.
     """
     head = (_signs(orders) > 0).ravel()
     y = _logs(times_ns, len(orders), "times").ravel()
@@ -326,12 +327,12 @@ def clock_exponent(
         return None
     quad = np.repeat(np.arange(len(orders)), 4)
     residuals = _about_arm_medians(y + _start_exponent(x, y, head) * x, head)
-    # How far a residual may be off for a start that is between two of those tried.
+    # Largest error of a residual for a start between two of the tried ones.
     doubt = _EXPONENT_STEP * np.abs(_about_arm_medians(x, head))
     kept: NDArray[np.bool_] = np.zeros(x.size, dtype=np.bool_)
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
-        # Where the relation is exact, residuals are nothing but rounding.
+        # If the relation is exact, residuals are only rounding errors.
         now = sizes <= max(3.5 * MAD_SCALE * median(sizes), 1e-12) + doubt
         if (now == kept).all():
             break
@@ -367,7 +368,9 @@ def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
 
 
 def median(values: Floats) -> float:
-    """Return the median of at least one value in one axis; numpy's takes five times as long over so few."""
+    """Return the median of at least one value of a 1-D array; numpy's takes five times as long for few
+    values.
+    """
     middle = values.size // 2
     ordered = np.sort(values) if values.size < _MANY else np.partition(values, (middle - 1, middle))
     return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
@@ -379,7 +382,7 @@ def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.b
 
 
 def _signs(orders: Sequence[str]) -> Floats:
-    """Return a sign for each slot: 1 where it is head's, -1 where it is base's."""
+    """Return a sign for each slot: 1 for head, -1 for base."""
     signs: Floats = _base_first(orders)[:, np.newaxis] * _ABBA
     return signs
 
@@ -396,7 +399,7 @@ def _logs(values: ArrayLike, count: int, what: str) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (count, 4):
         raise ValueError(f"{what} have the shape {array.shape}; expected {(count, 4)}, a row for each quad.")
-    # A least or largest value of NaN compares as false.
+    # A minimum or maximum of NaN compares as false.
     if array.size and not (array.min() > 0 and array.max() < math.inf):
         raise ValueError(f"Some {what} are not positive finite numbers.")
     return np.log(array)

@@ -1,4 +1,4 @@
-"""Error rates of many verdicts. Without NumPy, because a job that holds a token imports it."""
+"""Error rates of many verdicts. It avoids NumPy, because a job that holds a token imports it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of a binomial probability: it covers at least as often as `confidence` says.
+    """Return the exact interval of a binomial probability, with at least this confidence.
 
-    Clopper & Pearson, Biometrika 26 (1934) 404-413. From no trials nothing is known: 0 to 1. Raises
-    ValueError for counts that cannot be.
+    Clopper & Pearson, Biometrika 26 (1934) 404-413. Without trials it is 0 to 1. Raises ValueError for
+    impossible counts.
     """
     _check(successes, trials, confidence)
     tail = (1 - confidence) / 2
@@ -18,7 +18,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> float:
-    """Return the rate of false alarms that is not exceeded, with `confidence`: one-sided Clopper-Pearson.
+    """Return the one-sided upper bound (Clopper-Pearson) of the rate of false alarms.
 
     After 3000 verdicts without an alarm it is 0.001.
     """
@@ -27,10 +27,10 @@ def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> f
 
 
 def holm(p_values: Mapping[str, float], alpha: float) -> frozenset[str]:
-    """Return the hypotheses rejected so that the chance of rejecting any true one is at most `alpha`.
+    """Return the rejected hypotheses; the probability of rejecting any true one is at most `alpha`.
 
-    Whatever the dependence between them: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70. Raises
-    ValueError for a p-value that is not within 0 and 1.
+    It holds for any dependence between them: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70. Raises
+    ValueError for a p-value outside of 0 to 1.
     """
     for name, p_value in p_values.items():
         if not 0 <= p_value <= 1:
@@ -55,7 +55,8 @@ def _upper(successes: int, trials: int, tail: float) -> float:
         return 1.0
     if not successes:
         return -math.expm1(math.log(tail) / trials)
-    # Only here, and not at the top: the process that posts holds a token, and does without where it can.
+    # Imported here and not at the top: the process that posts holds a token, and should load as little as it
+    # can.
     from scipy.special import betaincinv
 
     return float(betaincinv(successes + 1, trials - successes, 1 - tail))

@@ -1,4 +1,4 @@
-"""Centre, spread and interval of a sample of times, robust to stray slots. Pure functions."""
+"""Centre, spread and interval of a sample of times, robust to outliers. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 CONFIDENCE = 0.999
-"""Confidence of every interval that is shown: the default of a comparison, whose interval decides."""
+"""Confidence of every interval that a user sees: the default of a comparison, whose interval decides."""
 MAD_SCALE = 1.4826
-"""Makes a median absolute deviation an estimate of a normal distribution's standard deviation."""
+"""Factor from a median absolute deviation to a normal distribution's standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,19 @@ class Summary:
     median_ns: float
     low_ns: float
     high_ns: float
-    """The interval that holds the median of the population with the asked confidence."""
+    """Ends of the interval of the population's median, at the requested confidence."""
     spread: float
-    """Scaled median absolute deviation over the median: an estimate of the relative standard deviation."""
+    """Scaled median absolute deviation over the median, an estimate of the relative standard deviation."""
     count: int
 
     @property
     def half_width(self) -> float:
-        """Half the interval over the median."""
+        """Return half the interval over the median."""
         return (self.high_ns - self.low_ns) / (2 * self.median_ns)
 
 
 def summarize(times_ns: Sequence[float], confidence: float = CONFIDENCE) -> Summary:
-    """Median, distribution-free interval and spread of at least one time."""
+    """Return the median, distribution-free interval and spread of at least one time."""
     ordered = sorted(times_ns)
     middle = median(ordered)
     low, high = _median_ranks(len(ordered), confidence)
@@ -43,9 +43,10 @@ def summarize(times_ns: Sequence[float], confidence: float = CONFIDENCE) -> Summ
 
 @functools.lru_cache(maxsize=2**12)
 def _median_ranks(count: int, confidence: float) -> tuple[int, int]:
-    """Indices of the order statistics that bracket the median that surely, or the extremes if none do.
+    """Return the indices of the order statistics that enclose the median with this confidence; else the
+    extremes.
 
-    The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja,
+    The number of values below the median is binomial(count, 1/2) for any distribution: David & Nagaraja,
     Order Statistics, 3rd ed., section 7.1.
     """
     low, choices, below = 0, 1, 0

@@ -1,16 +1,16 @@
-"""The search of a long series by moving windows, and what every search of a series rests on.
+"""Searches a long series by moving windows. `exact` uses its estimates of levels and noise too.
 
-1. Figures far from the median of the seven about them are set aside where they are one or two in a row. A
+1. Points far from the median of the seven around them are set aside, if they are single or two in a row. A
    running median keeps steps: Tukey, Exploratory Data Analysis (1977), chapter 7.
-2. The noise, its variance and autocorrelation, is read from differences of figures some places apart, between
-   which there are few steps: as in Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410.
+2. The variance and autocorrelation of the noise are estimated from differences of points a few places apart,
+   between which there are few steps: Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410.
 3. Moving windows of several widths propose places: MOSUM, Eichinger & Kirch, Bernoulli 24 (2018) 526-564, and
    with several widths Messer et al., Annals of Applied Statistics 8 (2014) 2027-2059.
-4. The least sure place is struck out until all that are left are sure enough. A place is judged by robust
-   levels beside it, by the standard error of means of autocorrelated figures, and by how many places there
-   are where chance could have done the same.
+4. The least significant place is removed until all remaining places are significant. A place is judged by
+   robust levels on both sides, by the standard error of means of autocorrelated points, and by the number of
+   places where chance could have done the same.
 
-All is local: what is found more than LOOK_AHEAD figures before the end does not depend on what is appended.
+The search is local: a change more than LOOK_AHEAD points before the end does not depend on later points.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from harness.judgement.statistics.paired import Floats, median
 
 LOOK_AHEAD = 800
-"""Figures after a change, beyond which nothing of it depends on more of them."""
+"""Points after a change, beyond which further points do not influence it."""
 
 CANDIDATE = 0.1
 """The largest p-value of a candidate."""
@@ -36,51 +36,56 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 128
-"""Figures for which the noise is taken to be the same."""
+"""Number of points with a common estimate of the noise."""
 _WIDTHS = (3, 6, 12, 24, 48, 96)
-"""The widths of the windows that propose places."""
+"""Widths of the windows that propose places."""
 REACH = 100
-"""The most figures on a side that a test looks at."""
+"""Most points on a side that a test uses."""
 NARROW, UNEVEN = 60, 4
-"""A test looks at that many on the longer side, or at so many times those on the shorter: levels wander."""
+"""Most points that a test uses on the longer side: this number, or this multiple of the shorter side.
+
+Levels drift, so distant points do not help.
+"""
 LEVEL = 50
-"""The most figures on a side that an effect is measured by."""
+"""Most points on a side from which an effect is estimated."""
 FEWEST, FEWEST_QUIET, FEWEST_ROUGH = 3, 2, 6
-"""Figures that make a level: in noise, without noise, where strays are part of the noise."""
+"""Fewest points of a level: with noise, without noise, and if outliers are part of the noise."""
 BURST = 6
-"""Figures between two steps that are no level yet, when there is noise."""
+"""Most points between two steps that are not yet a level, if there is noise."""
 _STRAY = 5.0
-"""Standard deviations from the running median, from where a figure is a stray."""
+"""Standard deviations from the running median from which a point is an outlier."""
 _ROUGH = 0.07
-"""Share of strays above which they are part of the noise."""
+"""Share of outliers above which they are part of the noise."""
 _QUIET = 0.04
-"""Share of figures unlike the one before, up to which there is no noise."""
+"""Share of points that differ from the point before, up to which a series has no noise."""
 SLOPE = 0.6 / 200
-"""Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
+"""Standard deviation of the slope of a slow drift, in smallest relevant changes per point."""
 YOUNG = 12
-"""Figures of a series that has only just begun."""
+"""Number of points of a young series."""
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
-"""The nearer ones straddle fewer steps, the others tell autocorrelation better."""
+"""Lags of the differences that estimate the noise. Short lags span fewer steps; long lags show
+autocorrelation better."""
 ROUNDING = 1e-12
 """Largest difference of logarithms that counts as no difference."""
 MOST_LOG = 709.0
-"""The largest logarithm of what a float can hold."""
+"""Largest logarithm of a float."""
 MOST_RHO = 0.95
 Q80 = 1.2815515655446004
-"""The quantile 0.8 of the absolute value of a standard normal variable."""
+"""The 0.8 quantile of the absolute value of a standard normal variable."""
 CLIP, CLIPPED_SQUARE = 3.0, 0.995
-"""The standard deviations at which squares are cut off, and a normal variable's mean square then."""
+"""Standard deviations at which squares are clipped, and the mean clipped square of a normal variable."""
 _MIDDLE_OF_SEVEN = (
     *((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6)),
     *((2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)),
 )
-"""Comparisons that bring the median of seven to the middle, in a third of the time of sorting."""
+"""Comparisons that move the median of seven to the middle, in a third of the time of sorting."""
 _HUBER, _HUBER_INSIDE = 1.7, 0.911
-"""Beyond how many standard deviations a figure counts as less far, and the share that is within."""
+"""Standard deviations beyond which Huber's estimate reduces a point's weight, and the share of
+points within."""
 
-# These were set by simulation, so that p-values hold in the kinds of noise of scripts/bench_changepoints.py.
+# Set by simulation, so that p-values hold for the kinds of noise in scripts/bench_changepoints.py.
 _SCREEN = 0.7
-"""Amount, in z, by which a proposal may miss the limit of significance."""
+"""Amount in z by which a proposal may miss the limit of significance."""
 _PLACES, _SHORT = 400.0, 10.0
 _LAST_PLACES, _LAST_FEW, _LAST_REACH, _LAST_YOUNG = 1.2, 3.5, 12.0, 100.0
 _DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
@@ -89,35 +94,35 @@ _RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class BlockNoise:
-    """The noise of each block of figures, as logarithms."""
+    """The noise of each block of points, in logarithms."""
 
     sd: Floats
-    """Standard deviation of one figure, but not below the smallest that matters."""
+    """Standard deviation of one point, but not below the smallest that matters."""
     raw: Floats
-    """The same without that limit."""
+    """Standard deviation of one point, without that limit."""
     rho: Floats
-    """Autocorrelation from one figure to the next."""
+    """Autocorrelation between successive points."""
     df: Floats
     fewest: Ints
-    """Figures that make a level there."""
+    """Fewest points of a level in the block."""
 
 
 class Beside(NamedTuple):
-    """Levels on both sides of a place, as logarithms."""
+    """Levels on both sides of a place, in logarithms."""
 
     before: float
     after: float
     error: float
-    """The standard error of their difference."""
+    """Standard error of their difference."""
     df: float
     sd: float
     rho: float
-    """The noise there."""
+    """Autocorrelation of the noise there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelShift:
-    """A step between logs[low:at] and logs[at:high], judged."""
+    """A step between logs[low:at] and logs[at:high], with its test."""
 
     low: int
     at: int
@@ -127,7 +132,7 @@ class LevelShift:
 
 
 class WindowSearch:
-    """Figures as logarithms, strays left out, their noise, and the tests of places in them."""
+    """A series as logarithms without outliers, its noise, and the tests of places in it."""
 
     def __init__(
         self, logs: Floats, rough: Bools, floor: float, smallest: float, significance: float
@@ -142,9 +147,9 @@ class WindowSearch:
         self._hints: tuple[LevelShift, ...] | None = None
 
     def steps(self) -> list[LevelShift]:
-        """Return the steps that are sure, in order."""
+        """Return the significant steps, in order."""
         cuts = self._proposals()
-        # Once more, without what may be steps.
+        # Estimate the noise again without the possible steps.
         self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
         steps = self._struck(cuts)
         for _ in range(2):
@@ -155,21 +160,23 @@ class WindowSearch:
         return steps
 
     def hints(self) -> tuple[LevelShift, ...]:
-        """Return the steps left when all had a p-value of at most CANDIDATE."""
+        """Return the steps that remain when all have a p-value of at most CANDIDATE."""
         return self._hints or ()
 
     def block(self, index: int) -> int:
         return min(index // _BLOCK, self.noise.sd.size - 1)
 
     def beside(self, low: int, at: int, high: int) -> Beside:
-        """Return the levels of two stretches that touch, just where they do."""
+        """Return the levels of two adjacent stretches at the place where they meet."""
         block = self.block(at)
         sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
         edges = edge_levels(self.logs[low:at], self.logs[at:high], (sd, sd), sd, rho, self.smallest)
         return Beside(*edges, float(self.noise.df[block]), sd, rho)
 
     def _proposals(self) -> list[int]:
-        """Places where adjacent windows differ by what could be a step; of near ones the surest."""
+        """Return places where adjacent windows may differ by a step; of places close together the most
+        significant.
+        """
         count, sums = self.logs.size, self.sums
         found: list[tuple[float, int, int]] = []
         most = _WIDTHS[-1]
@@ -180,7 +187,7 @@ class WindowSearch:
                 break
             at, here = np.arange(least, count - least + 1), sums[least : count - least + 1]
             left, right = (beyond[most + least + off :][: at.size] for off in (-width, width))
-            # The mean of up to `width` figures from each place on, less that of those before it.
+            # Mean of up to `width` points from each place on, minus the mean of those before it.
             contrasts = (right - here) / np.minimum(count - at, width) - (here - left) / np.minimum(at, width)
             over = np.abs(contrasts) / self._errors(at, width)
             tail = max(0, count - width + 1 - least)
@@ -194,7 +201,7 @@ class WindowSearch:
         return sorted(chosen)
 
     def _errors(self, at: Ints, width: int) -> Floats:
-        """Standard errors of the contrasts."""
+        """Return the standard errors of the contrasts."""
         noise, count, start = self.noise, self.logs.size, int(at[0])
         blocks = np.minimum(at // _BLOCK, noise.sd.size - 1)
         errors: Floats = (noise.sd * np.sqrt(2 * mean_variance(width, noise.rho)))[blocks]
@@ -211,7 +218,7 @@ class WindowSearch:
         return errors
 
     def _aligned(self, cuts: Sequence[int]) -> Floats:
-        """Return the figures without the steps at the cuts."""
+        """Return the points with the steps at the cuts removed."""
         jumps = np.zeros(self.logs.size)
         sums = self.sums
         for low, at, high in threes(cuts, self.logs.size):
@@ -221,7 +228,7 @@ class WindowSearch:
         return result
 
     def _struck(self, cuts: Sequence[int]) -> list[LevelShift]:
-        """Return the steps left when the least sure is struck out until all are sure."""
+        """Return the steps that remain after removing the least significant until all are significant."""
         steps = [self._judged(*three) for three in threes(cuts, self.logs.size)]
         self._hints = None
         while steps:
@@ -247,12 +254,14 @@ class WindowSearch:
         return LevelShift(low, at, high, z, searched(z, places(short, last=last, count=self.logs.size)))
 
     def _fewest_from(self, low: int, block: int) -> int:
-        """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
+        """Return the fewest points of the level at `low`: two at the start of a young series, where the
+        p-value decides.
+        """
         fewest = int(self.noise.fewest[block])
         return min(fewest, FEWEST_QUIET) if low == 0 and self.logs.size < YOUNG else fewest
 
     def _best_place(self, step: LevelShift) -> int:
-        """Return the place between its neighbours where the step fits best, in least squares."""
+        """Return the place between its neighbours where the step fits best, by least squares."""
         block = self.block(step.at)
         low, high = max(step.low, step.at - REACH), min(step.high, step.at + REACH)
         at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
@@ -264,8 +273,9 @@ class WindowSearch:
 def tested(
     beside: Callable[[int, int, int], Beside], smallest: float, low: int, at: int, high: int
 ) -> tuple[Beside, float]:
-    """The levels beside a place between two others, and how surely they differ, in z; 0 for a step below the
-    smallest that matters.
+    """Return the levels beside a place between two others, and the z of their difference.
+
+    z is 0 for a step below the smallest that matters.
     """
     reach = min(REACH, max(NARROW, UNEVEN * min(at - low, high - at)))
     found = beside(max(low, at - reach), at, min(high, at + reach))
@@ -276,7 +286,9 @@ def tested(
 
 
 def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:
-    """Which figures are no strays, and which are among so many strays that these are noise and stay."""
+    """Return which points are kept, and which are outliers so frequent that they count as noise
+    and are kept.
+    """
     count = logs.size
     kept, rough = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
     if count < 5:
@@ -285,7 +297,7 @@ def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:
     block = np.minimum(np.arange(count) // _BLOCK, blocks - 1)
     off = logs - _running_median(logs)
     size = np.abs(off)
-    # The median of seven moves with the figure itself, so that the scale comes out a tenth too small.
+    # The running median includes the point itself, which makes the scale a tenth too small.
     scale = 1.1 * _with_neighbours(_quantile_80(size, blocks)) / _with_neighbours(np.ones(blocks)) / Q80
     suspects = np.flatnonzero(size > _STRAY * np.maximum(scale, floor)[block])
     if suspects.size == 0:
@@ -305,10 +317,11 @@ def without_strays(logs: Floats, floor: float) -> tuple[Bools, Bools]:
 def _noise(
     logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]
 ) -> BlockNoise:
-    """The noise of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
+    """Return the noise of each block, estimated with the blocks beside it. `fitted` are the places of removed
+    steps.
 
-    Half the mean squared difference of figures h apart is their variance less their covariance. Under an
-    autoregression of first order that is the variance times 1 - rho**h. Two sorts of h tell both.
+    Half the mean squared difference of points h apart is their variance minus their covariance. In a
+    first-order autoregression that is the variance times 1 - rho**h. Two lags determine both unknowns.
     """
     count = logs.size
     blocks = max(1, count // _BLOCK)
@@ -320,7 +333,7 @@ def _noise(
     is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
     variance = _half_square(near, floor, is_rough)
     rho: Floats = np.zeros(blocks)
-    # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
+    # In a series so short, a step hardly moves the 0.8 quantile of the differences.
     far = [lag for lag in lags if lag <= count // 6]
     if lags and not far:
         far = [lag for lag in _NEAR_LAGS if lag <= count // 6]
@@ -339,19 +352,22 @@ def _noise(
 
 
 def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
-    """Variance and rho of autoregressions with `near` at lag 1 and `far` at `lag`, from half squares."""
+    """Return the variance and rho of autoregressions from the half squares at lag 1 (`near`) and at lag `lag`
+    (`far`).
+    """
     far = np.maximum(far, ROUNDING**2)
     rho: Floats = np.zeros(near.size)
     for _ in range(4):
         rho = np.clip(1 - near / far * (1 - rho**lag), 0, MOST_RHO)
     variance = np.maximum(far / (1 - rho**lag), near)
-    # Too small on average where it is large. Where it is small it is mostly chance, which would cost power.
+    # The estimate is biased downwards if rho is large. If rho is small the estimate is mostly chance, which
+    # would cost power.
     rho = rho * (1 + _RHO_BIAS / sizes) - _RHO_SHRINK * (1 - rho) ** 4 / np.sqrt(sizes)
     return variance, np.clip(rho, 0, MOST_RHO)
 
 
 def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
-    """Half the mean square of differences by block; except in rough blocks each is cut off."""
+    """Return half the mean square of differences by block, clipped except in rough blocks."""
     blocks = rough.size
     counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
     scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / Q80
@@ -366,7 +382,7 @@ def is_quiet(unlike: Floats, sizes: Floats) -> Bools:
 
 
 def _sum(values: Floats, blocks: int) -> Floats:
-    """Return the sum over each block; the last has what is left over."""
+    """Return the sum over each block. The last block has the remainder."""
     return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
 
 
@@ -382,7 +398,7 @@ def _quantile_80(values: Floats, blocks: int) -> Floats:
 
 
 def _with_neighbours(values: Floats) -> Floats:
-    """Return the sum of each and those beside it."""
+    """Return the sum of each value and its neighbours."""
     result = values.copy()
     result[1:] += values[:-1]
     result[:-1] += values[1:]
@@ -390,7 +406,7 @@ def _with_neighbours(values: Floats) -> Floats:
 
 
 def _running_median(logs: Floats) -> Floats:
-    """Return the median of the seven figures about each; beyond the ends they are mirrored."""
+    """Return the median of the seven points around each point, mirrored at the ends."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     seven = [padded[first : first + logs.size] for first in range(7)]
     for one, two in _MIDDLE_OF_SEVEN:
@@ -401,11 +417,12 @@ def _running_median(logs: Floats) -> Floats:
 def edge_levels(
     left: Floats, right: Floats, sds: tuple[float, float], sd: float, rho: float, smallest: float
 ) -> tuple[float, float, float]:
-    """Just before and just after the place where two stretches touch, and the standard error of their
-    difference. `sds` are the noise of one figure on each side, and `sd` that by which figures are far off.
+    """Return the levels just before and after the place where two stretches meet, and the error of their
+    difference.
 
-    Levels are Huber's estimates (Annals of Mathematical Statistics 35 (1964) 73-101). A slope common to
-    both sides is taken off as far as it is surely there: it is a normal variable of mean 0 beforehand.
+    `sds` is the noise of one point on each side, and `sd` the noise that defines far points. Levels are
+    Huber's estimates (Annals of Mathematical Statistics 35 (1964) 73-101). A slope common to both sides is
+    subtracted as far as it is significant: its prior is a normal variable of mean 0.
     """
     before, after = huber(left, sd), huber(right, sd)
     time_left, time_right = centred(left.size), centred(right.size)
@@ -421,13 +438,13 @@ def edge_levels(
 
 
 def mean_variance(count: int | Ints, rho: float | Floats) -> Any:
-    """The variance of the mean of `count` figures of variance 1 in an autoregression of first order."""
+    """Return the variance of the mean of `count` points of variance 1 in a first-order autoregression."""
     away = 1 - rho
     return ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
 
 
 def huber(values: Floats, sd: float) -> float:
-    """Return the level of a few figures: their mean, but for those far off, which count as less far."""
+    """Return the level of a few points: their mean, with less weight for points far off."""
     level = median(values)
     limit = _HUBER * sd
     for _ in range(2):
@@ -445,21 +462,23 @@ def centred(count: int) -> Floats:
 
 
 def relative(logs: float) -> float:
-    """Return the relative change of a difference of logarithms, limited to what a float holds."""
+    """Return the relative change of a difference of logarithms, limited to the range of a float."""
     return math.expm1(min(logs, MOST_LOG))
 
 
 def as_normal(t: float, df: float) -> float:
-    """Return the normal quantile as rarely exceeded as `t` is by Student's: Wallace, Annals of Mathematical
+    """Return the normal quantile with the tail probability of Student's `t`: Wallace, Annals of Mathematical
     Statistics 30 (1959) 1124-1130.
     """
     return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
 
 
 def places(short: int, *, last: bool, count: float) -> float:
-    """The places in 200 figures where noise could have a step with `short` figures on its shorter side, in a
-    series of `count`. The `last` step, which ends with the series, has few; more where series are young, of
-    which there are many with an end in 200 figures.
+    """Return the number of places in 200 points where noise could have a step with `short` points on its
+    shorter side.
+
+    `count` is the length of the series. The `last` step, at the end of the series, has few places. It has
+    more in a young series, because 200 points hold many ends of young series.
     """
     most = min(_PLACES / short * (1 + _SHORT / short), 3.0 * count)
     if not last:
@@ -469,8 +488,9 @@ def places(short: int, *, last: bool, count: float) -> float:
 
 
 def searched(z: float, places_: float) -> float:
-    """The chance that noise has a step as sure as `z` in so many places. A moving window exceeds z about
-    z phi(z) times as often as it has places to be: Eichinger & Kirch, theorem 2.1.
+    """Return the probability that noise has a step as significant as `z` in this many places.
+
+    A moving window exceeds z about z phi(z) times as often as it has places: Eichinger & Kirch, theorem 2.1.
     """
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     return min(1.0, math.erfc(z / math.sqrt(2)) + places_ * z * density)
@@ -488,13 +508,13 @@ def _limit(significance: float, short: int, *, last: bool = False) -> float:
 
 
 def _peaks(over: Floats, apart: int) -> list[int]:
-    """Return the places above zero that are the highest of those up to `apart` from them."""
+    """Return the places above zero that are the highest within `apart` places."""
     padded = np.concatenate(([-math.inf], over, [-math.inf]))
     tops = np.flatnonzero((over > 0) & (over >= padded[:-2]) & (over > padded[2:]))
     return [k for k in tops.tolist() if over[k] >= over[max(0, k - apart) : k + apart + 1].max()]
 
 
 def threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """Return each cut with its neighbours, or the ends."""
+    """Return each cut with its neighbouring cuts or ends."""
     edges = [0, *cuts, count]
     return list(zip(edges, edges[1:], edges[2:], strict=False))

@@ -1,3 +1,3 @@
-"""Files of other harnesses and programs, and asv's configuration files.
-They are read here, and made records by run/.
+"""Reads files of other harnesses and programs, and asv's configuration files. run/ turns them
+into records.
 """

@@ -1,6 +1,6 @@
-"""asv's configuration files: where asv looks for them, and the text of one as asv reads it.
+"""asv's configuration files: where asv looks for them, and how asv reads them.
 
-The rules are those of asv's config.py, for places that must work where asv is not installed.
+The rules are those of asv's config.py, for code that must work without asv.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.system import git
 from harness.system.files import read_regular
 
 NAMES = ("asv.conf.json", "asv.conf.jsonc")
-"""The names that asv looks for in the folder that it is started in."""
+"""The names that asv looks for in its working folder."""
 _API_VERSION = 1
 _DEFAULTS = {
     "project": "project",
@@ -28,21 +28,21 @@ _DEFAULTS = {
     "regressions_thresholds": {},
     "regressions_first_commits": {},
 }
-"""asv's own defaults of the settings that the harness reads."""
+"""asv's defaults of the settings that the harness reads."""
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(_TEXT + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(_TEXT + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 def confs_in(folder: Path) -> list[Path]:
-    """Return the files in a folder that have a name of asv's configuration."""
+    """Return the files in a folder with a name of asv's configuration."""
     return [folder / name for name in NAMES if (folder / name).exists()]
 
 
 def conf_in(folder: Path) -> Path | None:
-    """Return the configuration that asv reads when it starts in a folder; None where asv finds none there.
+    """Return the configuration that asv reads when it starts in a folder; None if it finds none.
 
-    Raises ConfigError where the folder has several: asv refuses to choose.
+    Raises ConfigError if the folder has several: asv refuses to choose.
     """
     found = confs_in(folder)
     if len(found) > 1:
@@ -54,9 +54,9 @@ def conf_in(folder: Path) -> Path | None:
 
 
 def confs_below(folder: Path) -> list[Path]:
-    """Return every configuration of asv's that git lists below a folder, ignored files left out.
+    """Return every asv configuration below a folder that git does not ignore.
 
-    Returns none outside a git repository.
+    Returns none outside of a git repository.
     """
     patterns = [f":(glob)**/{name}" for name in NAMES]
     listed = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
@@ -69,10 +69,10 @@ def confs_below(folder: Path) -> list[Path]:
 
 
 def read_plainly(file: Path) -> SimpleNamespace:
-    """Read a configuration without asv: the attributes are those of asv's own Config.
+    """Read a configuration without asv. The attributes are those of asv's Config.
 
-    The text is JSON with comments and with commas after last items. Raises ValueError for anything else,
-    OSError where the file cannot be read.
+    The text is JSON with comments and trailing commas. Raises ValueError for anything else, OSError if the
+    file cannot be read.
     """
     text = _COMMENT.sub(lambda found: found[1] or " ", read_regular(file).decode("utf-8-sig"))
     try:

@@ -12,11 +12,11 @@ from harness.records.imports import imported
 from harness.records.imports.quantities import Better, case_of, file_of_figures
 
 _MEASURES: Mapping[str, tuple[str, Better]] = {"latency": ("ns", "lower"), "throughput": ("op/s", "higher")}
-"""Unit and direction of the measures that Bencher has by itself. A project's own tell neither in the file."""
+"""Unit and direction of Bencher's built-in measures. The file has neither for a project's own measures."""
 
 
 _LONGEST = 80
-"""Characters of a name that a message shows."""
+"""Characters of a name in a message."""
 
 
 class _Metric(msgspec.Struct):
@@ -43,7 +43,7 @@ def is_metrics(content: Any) -> bool:
 
 
 def read_bencher(path: Path, content: Any) -> imported.ImportedFile:
-    """Raises StoreError for what is no metric format, and where no benchmark has a latency or throughput."""
+    """Read a file. Raises StoreError for another format, and if no benchmark has a latency or throughput."""
     given = imported.converted(path, content, dict[str, dict[str, _Metric]], "Bencher")
     found, problems = list[imported.ImportedCase](), list[str]()
     for name, measures in given.items():

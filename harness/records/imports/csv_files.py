@@ -1,4 +1,4 @@
-"""Tables of figures that any program can write: CSV with a name, value and unit a row.
+"""Tables of values that any program can write: CSV rows with a name, value and unit.
 
 The columns `direction` and `commit` are optional. docs/benchmark-files.md describes the format.
 """
@@ -27,7 +27,7 @@ from harness.system.decoding import convert
 _REQUIRED = ("name", "value", "unit")
 _COLUMNS = (*_REQUIRED, "direction", "commit")
 _SHOWN = 60
-"""Characters of a cell that a message shows."""
+"""Characters of a cell in a message."""
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ def is_table(content: bytes) -> bool:
 def read_csv(path: Path, content: bytes) -> list[imported.ImportedFile]:
     """Return a file for each commit, in the table's order; rows without a commit are one file.
 
-    Raises StoreError, with the line's number, for a row that is no figure.
+    Raises StoreError with the line's number for an invalid row.
     """
     commits: dict[str, dict[str, list[_Row]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(path, content.decode("utf-8-sig", "replace").splitlines()):
@@ -80,7 +80,7 @@ def _rows(path: Path, lines: Sequence[str]) -> Iterator[_Row]:
 
 
 def _row(where: str, cells: dict[str, str]) -> _Row:
-    """Return the row of cells; an empty direction or commit is none."""
+    """Return the row of cells. An empty direction or commit counts as missing."""
     given = {key: cell for key, cell in cells.items() if cell or key in _REQUIRED}
     try:
         row = convert(given, _Row, strict=False)

@@ -1,4 +1,4 @@
-"""Files of github-action-benchmark: the JSON that a custom tool hands over, and the history in data.js."""
+"""Files of github-action-benchmark: the JSON from a custom tool, and the history in data.js."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NAME: imported.Format = "github-action-benchmark"
 SCRIPT = b"window.BENCHMARK_DATA"
 """The beginning of data.js. JSON follows an equals sign."""
 _MORE_IS_BETTER = frozenset(("benchmarkjs", "customBiggerIsBetter", "pytest"))
-"""Its tools whose figures are better high; those of every other tool are better low."""
+"""Its tools with values that are better high. Those of every other tool are better low."""
 _LONGEST = 80
-"""Characters of a name that a message shows."""
+"""Characters of a name in a message."""
 _NEVER = dt.datetime.min.replace(tzinfo=dt.timezone.utc)
 
 
@@ -66,7 +66,7 @@ def read_github_action(path: Path, content: Any, better: Better | None) -> list[
     """Return a file for each commit of a history, oldest first, or one for a list of results.
 
     `better` is the direction of a list. Raises UsageError for a list without a direction and a history with
-    one, StoreError for what this action does not write.
+    one, StoreError for another format.
     """
     if isinstance(content, list):
         if better is None:
@@ -78,13 +78,13 @@ def read_github_action(path: Path, content: Any, better: Better | None) -> list[
         return [file_of_figures(path, NAME, NAME, *_cases(benches, better))]
     if better is not None:
         raise UsageError(
-            f"{path} names the tool of each commit, which tells the direction: leave out --better."
+            f"{path} names the tool of each commit, which has the direction: leave out --better."
         )
     return _commits(path, imported.converted(path, content, _History, NAME))
 
 
 def _commits(path: Path, history: _History) -> list[imported.ImportedFile]:
-    """Return a file for each commit; the first one tells what the commits without a file left out."""
+    """Return a file for each commit. The first one reports the commits that were left out."""
     files, lost = list[imported.ImportedFile](), list[str]()
     for suite, entries in history.entries.items():
         for entry in entries:
@@ -100,7 +100,7 @@ def _commits(path: Path, history: _History) -> list[imported.ImportedFile]:
             else:
                 lost += problems
     if not files:
-        file_of_figures(path, NAME, NAME, [], lost)  # says why none is left
+        file_of_figures(path, NAME, NAME, [], lost)  # raises with the reason why none is left
     oldest, *others = sorted(files, key=lambda file: file.started_at or _NEVER)
     return [replace(oldest, problems=tuple(dict.fromkeys((*lost, *oldest.problems)))), *others]
 

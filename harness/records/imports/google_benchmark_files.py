@@ -17,14 +17,14 @@ from harness.records.imports.identity import Identity, identity_of, names_model
 from harness.records.types import DeviceInfo
 
 _KNOWN = 1
-"""Version of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
+"""Version of its JSON's schema. Files from before 2023 lack it, and equal the first version."""
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _HOW_LONG = re.compile(r"(iterations|repeats|min_time|min_warmup_time):[\d.]+s?")
-"""Parts of a benchmark's name that say how long it is measured, not what."""
+"""Parts of a benchmark's name that say only how long it is measured."""
 _SUMMARY = re.compile(r"(.+)_(mean|median|stddev|cv|min|max|BigO|RMS)")
 _UNKNOWN = "unavailable: Google Benchmark's JSON does not tell it"
 _MACHINE = ("host_name", "num_cpus", "cpu_scaling_enabled", "aslr_enabled", "caches", "library_build_type")
-"""Keys of the context that can change a time; `mhz_per_cpu` is a clock that may be of the moment."""
+"""Keys of the context that can change a time. `mhz_per_cpu` may be a momentary clock."""
 _OTHERS = ("executable", "library_version", "json_schema_version", "date", "load_avg", "mhz_per_cpu")
 _TIMES_ITSELF = "manual_time"
 
@@ -70,7 +70,9 @@ class _GoogleFile(msgspec.Struct):
 
 
 def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
-    """Raises StoreError for a file of another version, and for anything Google Benchmark does not write."""
+    """Read a file. Raises StoreError for another version, and for anything Google Benchmark does
+    not write.
+    """
     version = content["context"].get("json_schema_version", _KNOWN)
     if version != _KNOWN:
         raise StoreError(
@@ -81,7 +83,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
     context = given.context
     labels = sorted({each.label for each in given.benchmarks if names_model(each.label)})
     identity = _identity(path, {**content["context"], **({"label": labels} if labels else {})}, context)
-    # Two that differ in how long they are measured alone have one name, and so have a digest.
+    # Two names that differ only in the measuring time are the same, and so get a digest.
     found = [_case(path, runs, identity) for runs in _runs(given.benchmarks)]
     cases = imported.with_unique_names(found)
     imported.check_not_empty(path, cases)
@@ -90,7 +92,7 @@ def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> imported.Im
         format="google-benchmark",
         version=identity.written_by,
         executable=imported.executable_name(context.executable),
-        # Older versions write the local time without saying where: that is no moment.
+        # Older versions write local time without a zone, which is no moment.
         started_at=imported.utc_moment(context.date),
         host=context.host_name,
         devices=(
@@ -112,7 +114,7 @@ def _identity(path: Path, content: Mapping[str, Any], context: _Context) -> Iden
 
 
 def _unknown_card(given: _GoogleFile, identity: Identity) -> tuple[str, ...]:
-    """Say that a benchmark which times itself may have run on a card that the file does not name."""
+    """Return a sentence that a benchmark with its own timer may have run on an unnamed card."""
     named = next((each.name for each in given.benchmarks if _TIMES_ITSELF in each.name.split("/")), None)
     if named is None or identity.cards:
         return ()
@@ -121,11 +123,11 @@ def _unknown_card(given: _GoogleFile, identity: Identity) -> tuple[str, ...]:
 
 
 def _runs(entries: Sequence[_GoogleEntry]) -> list[list[_GoogleEntry]]:
-    """Return the entries of each benchmark: its repetitions, and aggregates of them.
+    """Return the entries of each benchmark: its repetitions, and their aggregates.
 
-    Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending. Where
-    a benchmark's mean and standard deviation are there, they may be all that was written. Two benchmarks may
-    have one name: their places in their families tell them apart, or a repetition that comes again.
+    Versions before 1.5 mark neither the name of a run nor aggregates, except by the ending of the name. If a
+    benchmark has a mean and a standard deviation, these may be everything that was written. Two benchmarks
+    may share a name: their positions in their families distinguish them, or a repeated repetition number.
     """
     names = {each.name for each in entries}
     names |= {name[: -len("_mean")] for name in names if name.endswith("_mean")} & {
@@ -147,7 +149,7 @@ def _runs(entries: Sequence[_GoogleEntry]) -> list[list[_GoogleEntry]]:
 
 
 def _placed(name: str) -> tuple[str, dict[str, int]]:
-    """``BM_copy/8192/threads:2/real_time`` is kernel ``BM_copy_real_time`` at arg1=8192, threads=2."""
+    """Return ``BM_copy/8192/threads:2/real_time`` as kernel ``BM_copy_real_time`` at arg1=8192, threads=2."""
     family, *parts = name.split("/")
     kept, sizes = [family], dict[str, int]()
     place = 0
@@ -180,7 +182,7 @@ def _case(path: Path, entries: Sequence[_GoogleEntry], identity: Identity) -> im
             )
     repeated = [entry for entry in entries if entry.run_type != "aggregate"]
     means = [entry for entry in entries if entry.aggregate_name == "mean"]
-    # By its own word: what is not measured by the wall is measured by the processor's time.
+    # As the file itself says: times that are not wall-clock times are CPU times.
     on_wall = bool({"real_time", _TIMES_ITSELF} & set(name.split("/")))
     field, clock = ("real_time", "wall") if on_wall else ("cpu_time", "cpu")
     times_ns = tuple(getattr(each, field) * _UNITS_NS[each.time_unit] for each in repeated or means)

@@ -1,4 +1,4 @@
-"""Files of hyperfine, as it writes them with --export-json: wall-clock times of commands, in seconds."""
+"""Files of hyperfine, written with --export-json: wall-clock times of commands, in seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Result(msgspec.Struct):
 
     @property
     def label(self) -> str:
-        """The command with its parameters, of which a name given by --command-name tells nothing."""
+        """Return the command with its parameters, which a name from --command-name does not include."""
         return f"{self.command}[{','.join(f'{key}={value}' for key, value in self.parameters.items())}]"
 
 
@@ -30,13 +30,13 @@ class _Export(msgspec.Struct):
 
 
 def is_export(content: Any) -> bool:
-    """Return True for a list of results that are each of a command."""
+    """Return True for a list of results, each with a command."""
     results = content.get("results") if isinstance(content, dict) else None
     return isinstance(results, list) and all(isinstance(each, dict) and "command" in each for each in results)
 
 
 def read_hyperfine(path: Path, content: Any) -> imported.ImportedFile:
-    """Raises StoreError for what hyperfine does not write, and for no result."""
+    """Read a file. Raises StoreError for another format, and without results."""
     results = imported.converted(path, content, _Export, "hyperfine").results
     often = Counter(each.command for each in results)
     cases = [_case(each, each.command if often[each.command] == 1 else each.label) for each in results]

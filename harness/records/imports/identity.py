@@ -1,9 +1,9 @@
-"""The identity of a benchmark file: the machine, card and build behind its times, one record for all formats.
+"""The identity of a benchmark file: machine, card and build behind its times, in one form for all formats.
 
-A fact is `machine` where it can change a time and is no code: card, driver, ECC, limits, processor, build.
-Two files that differ in such a fact are of two machines. Every other fact is one of `others`: a difference
-between base and head is reported beside the verdicts. Names of a project's own facts, such as the keys of
-``--benchmark_context``, are sorted by the words in them.
+A fact is in `machine` if it can change a time and is not code: card, driver, ECC, limits, CPU, build. Two
+files that differ in such a fact come from two machines. Every other fact is in `others`: a difference between
+base and head is reported beside the verdicts. A project's own facts, such as the keys of
+``--benchmark_context``, are classified by the words in their names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _DEPTH = 4
-"""Number of levels of nested facts that are kept apart. Deeper facts are one fact."""
+"""Number of levels of nested facts that are kept separate. Deeper facts are joined."""
 
 
 def _set_of(words: str) -> frozenset[str]:
@@ -39,7 +39,7 @@ _READING = _set_of(
     "current draw energy fan free id job load number power pstate run temp temperature url usage used "
     "user util utilisation utilization"
 )
-"""Words of facts that change from one process to the next, unless a word of `_LIMIT` stands beside them."""
+"""Words of facts that change from one process to the next, unless a word of `_LIMIT` is beside them."""
 _CARD_NUMBER = frozenset(("id", "number", "uuid"))
 _WHEN = _set_of("date datetime pid time timestamp uptime")
 _REVISION = _set_of("commit git githash gitsha rev revision sha")
@@ -50,33 +50,33 @@ _MODEL = re.compile(
     r"\b(NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|Radeon|Instinct|MI\d{3}[AX]?|G[BH]200|[ABH][123]00|[PV]100"
     r"|A10G?|A[346]0|L40?S?|T4)\b"
 )
-"""Names of cards, which tell a card under any key."""
+"""Names of cards, which identify a card under any key."""
 _NO_NAME = re.compile(
     r"(?i)(cuda|gpu|hip|rocm|opencl|device)?[:_ ]*[0-9., ]*|cpu(:\d+)?|true|false|yes|no|on|off|none|null|n/a"
     r"|unknown|GPU-[0-9a-f-]+"
 )
 _APART = 0.02
-"""Share by which every clock that was read on one side is above those of the other side."""
+"""Share by which every clock of one side must exceed those of the other side."""
 _FEWEST_READ = 4
 _MOST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Everything that a file says of itself, apart from its benchmarks."""
+    """Everything in a file about itself, apart from its benchmarks."""
 
     of: str
-    """The file, or the side of a comparison, that says it."""
+    """The file, or the side of a comparison, that it describes."""
     written_by: str
-    """The library that wrote it, with its version: ``nvbench 1.0.0``."""
+    """Library that wrote it, with its version: ``nvbench 1.0.0``."""
     machine: Mapping[str, str] = field(default_factory=dict)
-    """Facts that can change a time and are no code, as texts by dotted names."""
+    """Facts that can change a time and are not code, as texts by dotted names."""
     clocks: Mapping[str, float] = field(default_factory=dict)
-    """Clocks that were read at some moment, by dotted names; their units are those of the file."""
+    """Clocks read at some moment, by dotted names, in the file's units."""
     others: Mapping[str, str] = field(default_factory=dict)
-    """Facts whose differences are reported: versions, settings, and facts that a project adds."""
+    """Facts whose differences are reported: versions, settings, and a project's own facts."""
     cards: tuple[str, ...] = ()
-    """Names of the cards that the file names."""
+    """Names of the cards in the file."""
     commit: str | None = None
     dirty: bool = False
 
@@ -98,7 +98,7 @@ def identity_of(
     given: Mapping[str, Any],
     clocks: Mapping[str, float] | None = None,
 ) -> Identity:
-    """Make an identity of facts whose meaning is known, and of the `given` ones that a project added."""
+    """Make an identity from facts of known meaning, and from the `given` ones of a project."""
     known, beside, read = texts_of(machine), texts_of(others), dict(clocks or {})
     commit, dirty = None, False
     cards: dict[str, None] = {}
@@ -129,12 +129,12 @@ def identity_of(
 
 
 def names_model(text: str) -> bool:
-    """Return True for a text with the name of a known model of card in it."""
+    """Return True for a text that contains the name of a known card."""
     return _MODEL.search(text) is not None
 
 
 def texts_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested facts as texts by dotted names. A list of one element is that element."""
+    """Return nested facts as texts by dotted names. A list of one element counts as that element."""
     return dict(_texts("", given, _DEPTH))
 
 
@@ -150,9 +150,9 @@ def _texts(name: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def machine_difference(base: Sequence[Identity], head: Sequence[Identity]) -> str:
-    """Say in which facts of the machine two of these files differ; empty where all are of one machine.
+    """Return a sentence on the machine facts in which two of these files differ; empty for one machine.
 
-    A fact that one of two files lacks counts where the same version wrote both: other versions may tell less.
+    A fact that only one file has counts if the same version wrote both: other versions may report less.
     """
     first, *rest = (*base, *head)
     for other in rest:
@@ -174,7 +174,7 @@ def _differs(name: str, one: Identity, other: Identity) -> bool:
 
 
 def _clocks_difference(base: Sequence[Identity], head: Sequence[Identity]) -> str:
-    """Say which clock was another on each side: a reading scatters, so it takes several that agree."""
+    """Return which clock differed between the sides. Readings scatter, so several must agree."""
     for name in base[0].clocks if base and head else ():
         sides = [[each.clocks[name] for each in side if name in each.clocks] for side in (base, head)]
         if min(map(len, sides)) < _FEWEST_READ:
@@ -189,8 +189,8 @@ def _clocks_difference(base: Sequence[Identity], head: Sequence[Identity]) -> st
 def reported_differences(base: Sequence[Identity], head: Sequence[Identity]) -> tuple[str, ...]:
     """Return other facts in which the sides differ, as ``library_version: v1.9.1 → v1.9.2``.
 
-    A fact whose value varies within a side is a reading of the moment, and is left out. A fact of the machine
-    is reported where one side lacks it.
+    A fact that varies within a side is a momentary reading and is left out. A fact of the machine is reported
+    if one side lacks it.
     """
     return (
         *_reported([each.machine for each in base], [each.machine for each in head], lacking=True),
@@ -227,7 +227,7 @@ def _is_machine(words: frozenset[str], value: str) -> bool:
         return True
     readings = words & _READING
     if words & _CARD and not words & {"build", "job", "run"}:
-        readings -= _CARD_NUMBER  # the number of a card says which card it is
+        readings -= _CARD_NUMBER  # the number of a card identifies it
     if readings and not words & _LIMIT:
         return False
     pairs = ("power" in words and words & _LIMIT) or ("build" in words and words & _OF_BUILD)

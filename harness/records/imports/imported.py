@@ -1,6 +1,6 @@
-"""Files of other benchmark harnesses, as their executables write them: what they have in common.
+"""The common form of other benchmark harnesses' files.
 
-A file is what one process measured. What its format does not tell is None here, and stays so.
+A file holds the measurements of one process. A value that its format lacks is None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.system.files import read_regular
 
 T = TypeVar("T")
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""An integer that a record can hold; one of more digits is no float either."""
+"""An integer that a record can hold. A longer one has no exact float either."""
 
 Format = Literal[
     "nvbench",
@@ -46,14 +46,14 @@ PROGRAM_FORMATS: tuple[Format, ...] = (
     "hyperfine",
     "lines",
 )
-"""The formats that a program writes with its own times, so that two commits can be compared."""
+"""Formats with a program's own times, so that two commits can be compared."""
 LARGEST_BYTES = 256 * 2**20
-"""The largest file that is read: as Python objects it takes some ten times that in memory."""
+"""Largest file that is read, in bytes. In memory, Python objects take about ten times as much."""
 LARGEST_SIZE = 2**31 - 1
-"""The largest that a case can have on an axis."""
+"""Largest size of a case on an axis."""
 _LONGEST_NAME = 100
 _SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
-"""Times that anything takes: beyond them ratios leave the range of a float."""
+"""Shortest and longest plausible time. Beyond them ratios exceed the range of a float."""
 NO_REASON = "It gives no reason."
 
 
@@ -61,10 +61,10 @@ _MOST = 2**31 - 1
 
 
 def device_of(unknown: str, identity: Identity, host: str | None, **of_host: Any) -> DeviceInfo:
-    """Describe the card that a file names; without one the host, by its name and what `of_host` tells of it.
+    """Describe the card in a file; without one the host, by its name and `of_host`.
 
-    Several cards are one device, as nothing tells which benchmark ran on which. A file whose `host` is None
-    tells nothing of its machine, and its device has no name.
+    Several cards count as one device, because the file does not say which benchmark ran on which. A file
+    whose `host` is None says nothing about its machine, and its device has no name.
     """
     if not identity.cards and host is None:
         return undescribed_device(unknown, spec="unknown", kind="other", name="")
@@ -75,7 +75,7 @@ def device_of(unknown: str, identity: Identity, host: str | None, **of_host: Any
     nvidia = re.search(r"NVIDIA|GeForce|Quadro|Tesla|RTX|GTX", name) is not None
     return undescribed_device(
         unknown,
-        spec="gpu",  # without a number, which nobody knows
+        spec="gpu",  # without a number, which is unknown
         backend="cuda" if nvidia else "gpu",
         vendor="NVIDIA" if nvidia else unknown,
         name=name,
@@ -88,7 +88,7 @@ def device_of(unknown: str, identity: Identity, host: str | None, **of_host: Any
 
 
 def undescribed_device(unknown: str, **known: Any) -> DeviceInfo:
-    """Return a device of which a file tells only the `known` fields; `unknown` stands in the other texts."""
+    """Return a device with only the `known` fields. `unknown` is the text for the others."""
     fields: dict[str, Any] = {
         **dict.fromkeys(("spec", "backend", "vendor", "driver", "arch"), unknown),
         **dict.fromkeys(("compute_units", "memory_bytes")),
@@ -106,29 +106,29 @@ class ImportedCase:
     kernel: str
     sizes: Mapping[str, int]
     name: str
-    """The executable's name of the case, with its axes."""
+    """The executable's name of the case, including its axes."""
     times_ns: tuple[float, ...] = ()
-    """Times of one launch, in the order measured: each sample, or one mean where the file has no more."""
+    """Times of one launch in the order measured: each sample, or a single mean if the file has no samples."""
     launches: int | None = None
-    """Number of launches that each time is the mean of; None where the file does not tell."""
+    """Number of launches that each time is the mean of; None if unknown."""
     clock: str = ""
-    """The clock that measured the time."""
+    """Clock of the times."""
     device_clock: bool = False
-    """True where the file says that the device's own clock measured the time."""
+    """True if the file says that the device's clock measured the time."""
     l2: L2Policy = "hot"
-    """Cold where it was flushed before each launch."""
+    """Cold if the L2 was flushed before each launch."""
     warmup_launches: int | None = None
     moved_bytes: int | None = None
-    """Bytes that one launch moves, by the benchmark's own account."""
+    """Bytes that one launch moves, according to the benchmark."""
     flop: int | None = None
-    """Floating-point operations of one launch, by the same account."""
+    """Floating-point operations of one launch, according to the benchmark."""
     rate: str = ""
-    """Unit of the file's own figures where they are rates: a launch is then one unit of their work."""
+    """Unit of the file's values if they are rates. Then a launch stands for one unit of work."""
     sm_clock_mhz: float | None = None
     skipped: str = ""
-    """The author's reason for not measuring it; empty where it was measured."""
+    """The author's reason to skip it; empty if it was measured."""
     failed: str = ""
-    """The failure that left it without a time; empty without one."""
+    """The failure that prevented a time; empty without one."""
 
     @property
     def id(self) -> tuple[str, tuple[tuple[str, int], ...]]:
@@ -137,7 +137,7 @@ class ImportedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCases:
-    """Everything that a file has of one device."""
+    """All results of one device in a file."""
 
     device: DeviceInfo
     cases: tuple[ImportedCase, ...]
@@ -147,25 +147,25 @@ class DeviceCases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """A file of one process, with what it measured on each of its devices."""
+    """A file of one process, with its results for each device."""
 
     path: Path
     format: Format
     version: str
-    """The library that measured, and its version: ``nvbench 0.1.0``."""
+    """The measuring library and its version: ``nvbench 0.1.0``."""
     executable: str
-    """The executable's name without folder and ending; empty where the file does not tell."""
+    """The executable's name without folder and extension; empty if unknown."""
     started_at: dt.datetime | None
     host: str = ""
-    """The name of the machine; empty where the file does not tell."""
+    """Name of the machine; empty if unknown."""
     devices: tuple[DeviceCases, ...]
-    """The devices that have a benchmark; at least one."""
+    """Devices with at least one benchmark; never empty."""
     problems: tuple[str, ...] = ()
-    """Problems in reading the file, a sentence each."""
+    """Sentences on problems in reading the file."""
 
     @property
     def commit(self) -> str | None:
-        """The commit that the file says was measured; None where it says none."""
+        """Return the measured commit in the file; None if there is none."""
         return next((each.identity.commit for each in self.devices if each.identity.commit), None)
 
 
@@ -196,9 +196,9 @@ def parsed(path: Path, content: bytes) -> Any:
 
 
 def loads(content: bytes) -> Any:
-    """Read JSON with NaN and Infinity in it, which these harnesses write. Raises ValueError, RecursionError.
+    """Read JSON that may contain NaN and Infinity. Raises ValueError, RecursionError.
 
-    A question mark stands for each half of a surrogate pair, which no record and no terminal can hold.
+    An unpaired surrogate becomes a question mark, because no record and no terminal can hold it.
     """
     found = json.loads(content)
     if b"\\ud" not in content.lower():
@@ -207,20 +207,21 @@ def loads(content: bytes) -> Any:
 
 
 def converted(where: str | Path, content: Any, kind: type[T], harness: str) -> T:
-    """JSON as a type. Raises StoreError where it is not as this harness writes it."""
+    """Convert JSON to a type. Raises StoreError if this harness does not write it so."""
     try:
         return convert(content, kind)
-    except ValueError as error:  # msgspec's, and that of half a character
+    except ValueError as error:  # msgspec's, and the error for an unpaired surrogate
         raise StoreError(f"{where} is not as {harness} writes it: {error}.") from None
 
 
 _SPELT = {"*": "_ptr", "&": "_ref", "!": "_bang"}
-"""Signs of which two names may differ alone."""
+"""Characters that may be the only difference between two names."""
 
 
 def identifier(text: str) -> str:
-    """Return a name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
-    ``sort<float>/T=F32``; what is longer ends in a digest.
+    """Return a name for kernels and suites: letters, digits and underscores.
+
+    ``sort<float>/T=F32`` becomes ``sort_float_T_F32``. A longer name ends in a digest.
     """
     spelt = re.sub(r"-(?=[0-9])", "m", "".join(_SPELT.get(each, each) for each in text.strip()))
     name = re.sub(r"[^A-Za-z0-9]+", "_", spelt).strip("_")
@@ -236,7 +237,7 @@ def with_digest(name: str, of: str) -> str:
 
 
 def check_not_empty(path: Path, cases: Sequence[ImportedCase]) -> None:
-    """Raise StoreError for a file without a benchmark: nothing was measured, which is no success."""
+    """Raise StoreError for a file without a benchmark, since measuring nothing is no success."""
     if not cases:
         raise StoreError(
             f"{path} holds no benchmark: nothing was measured. A filter that fits none leaves such a file, "
@@ -245,10 +246,10 @@ def check_not_empty(path: Path, cases: Sequence[ImportedCase]) -> None:
 
 
 def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
-    """Return the cases under names of their own.
+    """Return the cases with unique names.
 
-    Cases of one kernel and size whose names differ get a digest of the name. Cases of one name get their
-    place among so many: ``BM_k_1_of_2``, so a file with three of them has none in common with it.
+    Cases of one kernel and size whose names differ get a digest of the name. Cases with the same name get
+    their position and number, ``BM_k_1_of_2``. So a file with three of them shares no name with it.
     """
     often = Counter((case.id, case.name) for case in cases)
     seen: Counter[object] = Counter()
@@ -266,7 +267,7 @@ def with_unique_names(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
 
 
 def renamings(given: Sequence[ImportedCase], named: Sequence[ImportedCase]) -> tuple[str, ...]:
-    """Say which benchmarks `with_unique_names` gave another name."""
+    """Return sentences on the benchmarks that `with_unique_names` renamed."""
     return tuple(
         f"{before.name} is called {after.kernel} here: another benchmark of the file has the same name."
         for before, after in zip(given, named, strict=True)
@@ -275,19 +276,17 @@ def renamings(given: Sequence[ImportedCase], named: Sequence[ImportedCase]) -> t
 
 
 def executable_name(text: Any) -> str:
-    """``bench.axes`` of ``./build/bench.axes.exe``."""
+    """Return ``bench.axes`` for ``./build/bench.axes.exe``."""
     name = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""
     return re.sub(r"\.(exe|py)$", "", name)
 
 
 def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[str, int]]:
-    """Kernel and sizes of a benchmark: what a case can have as a size is one, every other value of an axis
-    is in the kernel's name.
-    """
+    """Return kernel and sizes of a benchmark. Values of axes that cannot be a size are added to the name."""
     sizes: dict[str, int] = {}
     others: list[str] = []
     for axis, value in axes:
-        # Without CCCL's marks: {ct} is of the compiler, {io} of input.
+        # Without CCCL's tags: {ct} for compile time, {io} for input.
         label = identifier(re.sub(r"\{\w*\}", "", axis))
         if isinstance(value, int) and 1 <= value <= LARGEST_SIZE and label not in sizes:
             sizes[label] = value
@@ -297,9 +296,7 @@ def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[
 
 
 def utc_moment(text: str, zone: dt.tzinfo | None = None) -> dt.datetime | None:
-    """The moment that a text in ISO 8601 tells, in UTC; None where it tells none, nor its zone unless one is
-    given for that.
-    """
+    """Return the moment of an ISO 8601 text in UTC; None for another text, or without a zone."""
     try:
         moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
         moment = moment.replace(tzinfo=moment.tzinfo or zone)
@@ -309,12 +306,14 @@ def utc_moment(text: str, zone: dt.tzinfo | None = None) -> dt.datetime | None:
 
 
 def rounded(value: float) -> int | None:
-    """The nearest integer; None for 0, which stands for what is unknown, and for what no record can hold."""
+    """Return the nearest integer; None for 0, which means unknown, and for numbers that no record
+    can hold.
+    """
     return (round(value) or None) if abs(value) < 2**63 else None
 
 
 def wrong_time(times_ns: Iterable[float]) -> str:
-    """Say what is wrong with times; empty where nothing is."""
+    """Return what is wrong with times; empty if nothing is."""
     times = list(times_ns)
     if not times:
         return "The file has no time of it."

@@ -1,4 +1,4 @@
-"""A file of any other harness that is known, by what is in it."""
+"""Reads a file of any known harness, by its content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READERS: Mapping[Format, Callable[[Path, Any], ImportedFile]] = {
     "lines": read_lines,
     "bencher": read_bencher,
 }
-"""Readers of the formats that hold one process; files of the others may hold several commits."""
+"""Readers of formats with one process per file. Files of the others may hold several commits."""
 
 
 def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
@@ -60,9 +60,9 @@ def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
 
 
 def read_for_import(path: Path, wanted: Format, better: Better | None) -> list[ImportedFile]:
-    """Read a file that is to be imported: one for each commit of a history.
+    """Read a file for import. A history gives a file for each commit.
 
-    `better` is the direction of results that do not tell it. Raises StoreError, UsageError.
+    `better` is the direction of results without their own. Raises StoreError, UsageError.
     """
     found, content = _content(path)
     if found is None:
@@ -71,7 +71,7 @@ def read_for_import(path: Path, wanted: Format, better: Better | None) -> list[I
     if found == "github-action-benchmark":
         return read_github_action(path, content, better)
     if better is not None:
-        raise UsageError(f"A file of {found} tells which direction is better: leave out --better.")
+        raise UsageError(f"A file of {found} states the better direction: leave out --better.")
     return read_csv(path, content) if found == "csv" else [_READERS[found](path, content)]
 
 
@@ -81,7 +81,7 @@ def _check_format(path: Path, found: Format, wanted: Format | None) -> None:
 
 
 def _content(path: Path) -> tuple[Format | None, Any]:
-    """Return a file's format, and its content as the reader of that format takes it. Raises StoreError."""
+    """Return a file's format, and its content for the reader of that format. Raises StoreError."""
     content = read_content(path)
     if is_line(content):
         return "lines", content
@@ -106,7 +106,10 @@ def _format_of(content: Any) -> Format | None:
 
 
 def read_saved(path: Path) -> BenchmarkFile:
-    """Return what one process saved with pytest-benchmark or another known harness. Raises StoreError."""
+    """Return the benchmarks that one process saved with pytest-benchmark or another known harness.
+
+    Raises StoreError.
+    """
     found, content = _content(path)
     if found is None or found not in _READERS or found == "pytest-benchmark":
         return benchmark_file(path, content)

@@ -35,12 +35,12 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def how(self) -> tuple[object, ...]:
-        """The way in which the times were taken: equal in every line of a case."""
+        """Return the measuring method, which is equal in all lines of a case."""
         return self.unit, self.launches, self.clock, self.l2, self.better
 
 
 def is_line(content: bytes) -> bool:
-    """Return True where the first line is a result by itself."""
+    """Return True if the first line is a complete result."""
     first = content.lstrip().partition(b"\n")[0]
     try:
         found = imported.loads(first)
@@ -50,7 +50,7 @@ def is_line(content: bytes) -> bool:
 
 
 def read_lines(path: Path, content: bytes) -> imported.ImportedFile:
-    """Read a file of results. Raises StoreError, with the line's number, for a line that is no result."""
+    """Read a file of results. Raises StoreError with the line's number for an invalid line."""
     lines: dict[str, dict[str, list[tuple[int, _Line]]]] = defaultdict(lambda: defaultdict(list))
     for number, line in _lines(path, content):
         lines[line.device][_label(line)].append((number, line))
@@ -97,7 +97,7 @@ def _label(line: _Line) -> str:
 
 
 def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCase:
-    """Join the lines of one case, which several calls of one process may have written."""
+    """Join the lines of one case, which several calls in one process may have written."""
     (first_number, first), *others = lines
     label = _label(first)
     for number, other in others:

@@ -1,4 +1,4 @@
-"""Files that an nvbench executable writes with ``--json`` or ``--jsonbin``."""
+"""Files of an nvbench executable, written with ``--json`` or ``--jsonbin``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from harness.system.decoding import convert
 from harness.system.files import read_regular
 
 _KNOWN = 1
-"""Major version of its JSON. A minor one only adds to it."""
+"""Major version of its JSON. Minor versions only add to it."""
 _SAMPLES = "nv/json/bin:nv/cold/sample_times"
 _MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
     ("nv/cold/time/gpu/mean", "nv/cold/sample_size", "nvbench cold", "cold"),
     ("nv/cpu_only/time/cpu/mean", "nv/cpu_only/sample_size", "nvbench cpu-only", "hot"),
     ("nv/batch/time/gpu/mean", "nv/batch/sample_size", "nvbench batch", "hot"),
 )
-"""Tags of a mean time and of how many launches it is of, the best one first; then its clock, and the L2."""
+"""Tags of a mean time and of its number of launches, the best first, with its clock and the state
+of the L2."""
 _WRITES = ("--csv", "--json", "--jsonbin", "--markdown", "--md")
 _LOCKS = ("--lgc", "--lock-gpu-clocks")
 _FASTEST_MHZ = 1e4
@@ -101,7 +102,7 @@ class _NvbenchFile(msgspec.Struct):
 
 
 def read_nvbench(path: Path, content: Mapping[str, Any]) -> imported.ImportedFile:
-    """Raises StoreError for a file of another version, and for anything that nvbench does not write."""
+    """Read a file. Raises StoreError for another version, and for anything that nvbench does not write."""
     meta = _meta(path, content)
     given = imported.converted(path, content, _NvbenchFile, "nvbench")
     devices = {each.id: _device(each) for each in given.devices or ()}
@@ -144,7 +145,7 @@ def _version(meta: _Meta) -> str:
 
 
 def _identity(path: Path, content: Mapping[str, Any], meta: _Meta, number: int) -> Identity:
-    """Return the identity of what the file has of one device."""
+    """Return the identity of one device's results."""
     device = next(each for each in content["devices"] if each["id"] == number)
     lock, rest = _arguments(meta.argv or ())
     return identity_of(
@@ -161,7 +162,7 @@ def _identity(path: Path, content: Mapping[str, Any], meta: _Meta, number: int) 
 
 
 def _arguments(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """Split the command line: how nvbench locked the clock, and all that names no file of results."""
+    """Split the command line: how nvbench locked the clock, and all arguments without result files."""
     lock, rest, words = "", list[str](), iter(argv[1:])
     for word in words:
         if word in _WRITES:
@@ -212,7 +213,7 @@ def _device(given: _Device) -> DeviceInfo:
 
 
 def _device_of(state: _State, devices: Mapping[int, DeviceInfo]) -> int | None:
-    """The device that a state counts for: the first for what is measured on the host alone, and has none."""
+    """Return the device of a state. Host-only measurements have none, and count for the first device."""
     on_host = any(each.tag.startswith("nv/cpu_only/") for each in state.summaries or ())
     return next(iter(devices), None) if on_host and state.device not in devices else state.device
 
@@ -259,7 +260,7 @@ def _axis_value(axis: _Value) -> str | int:
 
 
 def _number(summaries: Mapping[str, Mapping[str, str | float | None]], tag: str) -> float:
-    """Return a summary's value; 0 where it is missing, or no number."""
+    """Return a summary's value; 0 if it is missing or no number."""
     try:
         value = float(summaries.get(tag, {}).get("value") or 0)
     except ValueError:
@@ -268,10 +269,10 @@ def _number(summaries: Mapping[str, Mapping[str, str | float | None]], tag: str)
 
 
 def _samples(path: Path, summary: Mapping[str, str | float | None]) -> tuple[Sequence[float], str]:
-    """Times of the samples in seconds, or why there are none.
+    """Return times of the samples in seconds, or why there are none.
 
-    nvbench writes them to a folder beside the JSON. What leads to it is another machine's, or another
-    version's, so only the last two names count.
+    nvbench writes them to a folder beside the JSON. The path may be from another machine or version, so only
+    its last two names are used.
     """
     names = str(summary.get("filename", "")).replace("\\", "/").split("/")[-2:]
     if len(names) < 2 or not all(re.fullmatch(r"(?!\.\.?$)[^\0]+", name) for name in names):

@@ -1,5 +1,6 @@
-"""Files of pytest-benchmark, as `--benchmark-save` and `--benchmark-json` write them, one a process: read
-strictly, whoever measured what with them.
+"""Files of pytest-benchmark, written by `--benchmark-save` and `--benchmark-json`, one per process.
+
+They are validated strictly.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from harness.records.types import DeviceInfo
 from harness.system.decoding import convert
 
 _KNOWN = range(2, 6)
-"""Major versions of pytest-benchmark whose files are known."""
+"""Major versions of pytest-benchmark with known files."""
 _SHORTEST_S, _LONGEST_S = 1e-15, 1e9
-"""Times that anything takes: beyond them ratios leave the range of a float."""
+"""Shortest and longest plausible time. Beyond them ratios exceed the range of a float."""
 _EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
 _WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?$")
-"""Timers that go as the clock on the wall does."""
+"""Timers that measure wall-clock time."""
 _COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 TESTS = "pytest"
-"""The name in the place of an executable's, which is that of a suite for benchmarks that have none."""
+"""Stands for the executable's name. Benchmarks without a suite get it as the suite's name."""
 _NO_TEXT = "UNSERIALIZABLE["
-"""The beginning of what pytest-benchmark writes for a parameter that JSON cannot hold."""
+"""Prefix of pytest-benchmark's text for a parameter that JSON cannot hold."""
 _UNKNOWN = "unavailable: pytest-benchmark's JSON does not tell it"
 _MACHINE = (
     "node",
@@ -48,14 +49,14 @@ _MACHINE = (
     "python_compiler",
     "python_build",
 )
-"""Facts of a machine that pytest-benchmark writes. Keys that a project adds are sorted by their words."""
+"""Machine facts from pytest-benchmark. Keys that a project adds are classified by their words."""
 _MOMENTARY = ("hz_", "cpuinfo_version")
-"""Beginnings of keys of the processor that change from one second to the next, or say who read them."""
+"""Prefixes of CPU keys that change every second, or that name the reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """Facts that the harness's own fixture adds to a benchmark; None in other people's."""
+    """Facts that the harness's own fixture adds to a benchmark; None in other files."""
 
     device: str | None = None
     uuid: str | None = None
@@ -69,59 +70,59 @@ class Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A benchmark, measured in one process."""
+    """A benchmark in one process."""
 
     name: str
     fullname: str
     timer: str
     median_ns: float
     times_ns: tuple[float, ...] = ()
-    """The time of every round, in the order measured; empty where the file has no raw data."""
+    """Time of every round, in the order measured; empty without raw data."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """The test's parameters by name, as the file has them."""
     launches: int = 1
     """Number of calls that each time is the mean of."""
     busy_s: float = 0.0
-    """Seconds that its rounds took on the wall; 0 where its timer does not tell."""
+    """Wall-clock seconds of its rounds; 0 if its timer does not show them."""
     extra: Extra = field(default_factory=Extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untimed:
-    """A benchmark of one process that has no time."""
+    """A benchmark without a time in one process."""
 
     name: str
     why: str
     """The benchmark's own reason."""
     skipped: bool
-    """True where it skipped itself, False where it failed."""
+    """True if it was skipped, False if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFile:
-    """A file that one process saved."""
+    """A file saved by one process."""
 
     path: str
     saved_at: dt.datetime
     identity: Identity
     device: str
-    """A name to show: the GPU's if its fixture says it, else the processor's."""
+    """Name to display: the GPU's from the fixture, else the CPU's."""
     on_gpu: bool
-    """True if a GPU's own clock took the times."""
+    """True if a GPU's own clock measured the times."""
     benchmarks: Mapping[str, Benchmark]
     """The benchmarks by full name, in the order run."""
     harness: str = "pytest-benchmark"
     """The harness that wrote it."""
     untimed: Mapping[str, Untimed] = field(default_factory=dict)
-    """The benchmarks that were skipped or failed, by full name, where the format keeps them."""
+    """Skipped and failed benchmarks by full name, if the format has them."""
     rerun: tuple[str, ...] = ()
-    """Full names of benchmarks that the process ran again; the last run counts."""
+    """Full names of benchmarks that the process repeated. The last run counts."""
     notes: tuple[str, ...] = ()
-    """Remarks of its reader, a sentence each, such as a benchmark that needed another name."""
+    """Sentences from its reader, for example on a renamed benchmark."""
 
     @property
     def began_at(self) -> dt.datetime:
-        """The latest moment at which its first round can have begun."""
+        """Return the latest possible start of its first round."""
         busy_s = math.fsum(benchmark.busy_s for benchmark in self.benchmarks.values())
         return self.saved_at - dt.timedelta(seconds=min(busy_s, _LONGEST_S))
 
@@ -163,9 +164,9 @@ class _SavedFile(msgspec.Struct):
 
 
 def find_files(given: Sequence[str], option: str) -> list[Path]:
-    """Return the files that an option names: each word is a file, a folder with all below it, or a glob.
+    """Return the files for an option. Each word is a file, a folder with everything below it, or a glob.
 
-    Raises UsageError for a word that finds nothing, and for a file found twice.
+    Raises UsageError for a word without a file, and for a duplicate file.
     """
     found: list[Path] = []
     for word in given:
@@ -192,11 +193,11 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
 
 
 def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
-    """Return what a file of JSON says, as it was saved, except that times are in nanoseconds.
+    """Return the content of a JSON file as saved, with times in nanoseconds.
 
     Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
-    another version's format, a time that is no positive finite number. Of a benchmark that was run again, as
-    pytest-rerunfailures does, the last run counts.
+    another version's format, a time that is not positive and finite. Of a repeated benchmark, as with
+    pytest-rerunfailures, the last run counts.
     """
     try:
         given = convert(content, _SavedFile)
@@ -234,7 +235,7 @@ def benchmark_file(path: Path, content: Any) -> BenchmarkFile:
 
 
 def read_pytest_benchmark(path: Path, content: Any) -> imported.ImportedFile:
-    """Return a file as cases. Raises StoreError as `benchmark_file` does, and for one without a benchmark."""
+    """Return a file as cases. Raises StoreError as `benchmark_file` does, and without a benchmark."""
     file = benchmark_file(path, content)
     found = [_case(file, each) for each in file.benchmarks.values()]
     imported.check_not_empty(path, found)
@@ -252,7 +253,7 @@ def read_pytest_benchmark(path: Path, content: Any) -> imported.ImportedFile:
 
 
 def _device(file: BenchmarkFile) -> DeviceInfo:
-    """Describe the card whose clock took the times, or which the file names; else the host."""
+    """Describe the card whose clock measured, or that the file names; else the host."""
     cards = (file.device,) if file.on_gpu else file.identity.cards
     on_host = file.identity.machine.get("gpu.kind") == "cpu"
     identity = replace(file.identity, cards=() if on_host else cards)
@@ -274,10 +275,11 @@ def _case(file: BenchmarkFile, benchmark: Benchmark) -> imported.ImportedCase:
 
 
 def case_of_test(node_id: str, params: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    """Return the kernel and the sizes that stand for a test: ``test_ops_test_softmax_dtype_f16`` at n=512 for
-    ``test_ops.py::test_softmax[512-f16]``.
+    """Return the kernel and sizes for a test.
 
-    The test's id stands for parameters that are neither numbers nor words, as their texts may hold addresses.
+    ``test_ops.py::test_softmax[512-f16]`` becomes ``test_ops_test_softmax_dtype_f16`` at n=512. For
+    parameters that are neither numbers nor words, the test's id is used, because their texts may contain
+    addresses.
     """
     file, colons, test = node_id.partition("::")
     name = file.removesuffix(".py") + colons
@@ -296,7 +298,7 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
     found = converted(f"{where}: it", given, _SavedBenchmark, "pytest-benchmark")
     if not found.fullname:
-        raise StoreError(f"{where}: it has no full name.")
+        raise StoreError(f"{where}: the benchmark has no fullname.")
     stats = found.stats
     times = [(what, getattr(stats, what)) for what in ("min", "median", "mean", "max")]
     for what, value in (*times, *(("data", value) for value in stats.data)):
@@ -322,7 +324,7 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
 
 
 def _extra(given: Mapping[str, Any]) -> Extra:
-    """Return what the harness's fixture wrote; of a stranger's keys, the names of cards alone."""
+    """Return the fixture's facts; from other keys, only names of cards."""
     if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
         return Extra(device=", ".join(filter(names_model, texts_of(given).values())) or None)
     commit, dirty = given.get("commit"), given.get("dirty")
@@ -346,7 +348,7 @@ def _number(value: Any) -> float | None:
 
 
 def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
-    """The commit whose kernels were measured, if the fixture says one for all; else that of the checkout."""
+    """Return the commit of the measured kernels, if the fixture gives one for all; else the checkout's."""
     commits = {benchmark.extra.commit for benchmark in benchmarks}
     if len(commits) == 1 and (commit := commits.pop()):
         return commit
@@ -354,7 +356,7 @@ def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
 
 
 def _moment(path: Path, text: str) -> dt.datetime:
-    moment = utc_moment(text, dt.timezone.utc)  # versions before 5 write UTC without saying so
+    moment = utc_moment(text, dt.timezone.utc)  # versions before 5 write UTC without a zone
     if moment is None or moment < _EARLIEST:
         raise StoreError(
             f"{path}: {text[:60]!r} is not when it was saved; expected a date and time such as "
@@ -366,7 +368,7 @@ def _moment(path: Path, text: str) -> dt.datetime:
 def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity:
     info = given.machine_info
     if not _text(info.get("node")):
-        raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
+        raise StoreError(f"{path}: machine_info has no node, so its machine is unknown.")
     return identity_of(
         str(path),
         f"pytest-benchmark {given.version}",
@@ -381,7 +383,9 @@ def _identity(path: Path, given: _SavedFile, cpu: Mapping[str, Any]) -> Identity
 
 
 def _common_options(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options that all benchmarks share, such as `disable_gc`; the timer is judged by itself."""
+    """Return the options that all benchmarks share, such as `disable_gc`. The timer is compared
+    separately.
+    """
     given = [each["options"] for each in benchmarks if isinstance(each.get("options"), dict)]
     return {
         f"options.{name}": value

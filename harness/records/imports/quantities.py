@@ -1,7 +1,7 @@
-"""Units of figures in other programs' files: a time, or a rate, which becomes the time for one unit of work.
+"""Units of values in other programs' files: times, and rates, which become the time of one unit of work.
 
-2,000 GB/s is 0.5 ms for each GB. That time is proportional to the launch's own, so ratios of it tell the same
-change; the unit of work stands in the case's name, and a record's rate is the file's again.
+For example, 2,000 GB/s becomes 0.5 ms for each GB. That time is proportional to the launch's, so ratios show
+the same change. The case's name contains the unit of work, and a record shows the file's rate again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KNOWN = "ns, us, ms, s, or a rate such as GB/s"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """The quantity of a figure: a time, or a rate."""
+    """The quantity of a value: a time, or a rate."""
 
     unit: str
     unit_ns: float = 0.0
@@ -61,13 +61,13 @@ class Quantity:
 
     @property
     def moved_bytes(self) -> int | None:
-        """Bytes of one unit of work; None where it is not of bytes."""
+        """Return the bytes of one unit of work; None if it is not in bytes."""
         found = _BYTES.fullmatch(self.work)
         return _amount(found, 1024 if found["binary"] else 1000) if found else None
 
     @property
     def flop(self) -> int | None:
-        """Floating-point operations of one unit of work; None where it is not of these."""
+        """Return the floating-point operations of one unit of work; None if it is not in these."""
         found = _FLOP.fullmatch(self.work)
         return _amount(found, 1000) if found else None
 
@@ -77,22 +77,22 @@ def _amount(found: re.Match[str], base: int) -> int:
 
 
 def quantity_of(unit: str, better: Better | None) -> Quantity:
-    """Return the quantity of a unit. Raises ValueError, whose text says what is wrong, where it has none."""
+    """Return the quantity of a unit. Raises ValueError with the reason for an unknown unit."""
     unit_ns = _TIMES_NS.get(_PER_LAUNCH.sub("", unit.strip()))
     if unit_ns is not None:
         if better == "higher":
-            raise ValueError(f"{unit!r} is a time, of which less is better")
+            raise ValueError(f"{unit!r} is a time, and lower is better")
         return Quantity(unit, unit_ns=unit_ns)
     rate = _RATE.fullmatch(unit.strip())
     if rate is None:
         raise ValueError(f"{unit[:40]!r} is no unit that is known here; expected {KNOWN}")
     if better != "higher":
-        raise ValueError(f"{unit!r} is a rate, of which more is better")
+        raise ValueError(f"{unit!r} is a rate, and higher is better")
     return Quantity(unit, work=rate["work"] or rate["flop"])
 
 
 def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity) -> ImportedCase:
-    """Return a case with values of a quantity as its times, or as failed where a value is none."""
+    """Return a case with values as its times, or as failed if a value is invalid."""
     if quantity.work:
         case = replace(
             case,
@@ -120,7 +120,7 @@ def with_values(case: ImportedCase, values: Sequence[float], quantity: Quantity)
 
 
 def case_of(name: str, value: float, unit: str, better: Better, harness: str) -> ImportedCase:
-    """Return the case of one figure without repetitions. Raises ValueError as `quantity_of` does."""
+    """Return the case of one value without repetitions. Raises ValueError as `quantity_of` does."""
     case = ImportedCase(kernel=identifier(name), sizes={}, name=name, clock=harness)
     return with_values(case, [value], quantity_of(unit, better))
 
@@ -128,9 +128,9 @@ def case_of(name: str, value: float, unit: str, better: Better, harness: str) ->
 def file_of_figures(
     path: Path, kind: Format, written_by: str, found: Sequence[ImportedCase], problems: Sequence[str]
 ) -> ImportedFile:
-    """Return a file of such cases, which tells neither its machine nor its program.
+    """Return a file of such cases, without machine and program.
 
-    Raises StoreError where no case is left.
+    Raises StoreError if no case is left.
     """
     if problems and not found:
         raise StoreError(f"{path} has no figure that can be kept. {' '.join(problems[:_MOST_TOLD])}")
@@ -150,6 +150,6 @@ def file_of_figures(
 
 
 def of_commit(file: ImportedFile, commit: str) -> ImportedFile:
-    """Return a file of one device as one of a commit."""
+    """Return a file of one device with a commit."""
     [found] = file.devices
     return replace(file, devices=(replace(found, identity=replace(found.identity, commit=commit)),))

@@ -1,3 +1,4 @@
-"""The result document of a pull request: its types, how it is made, whether it can be true, its outcome.
-The words and looks of it are in pull_request/.
+"""The result document of a pull request: its types, its creation, its plausibility checks, and its outcome.
+
+pull_request/ has its wording and layout.
 """

@@ -1,6 +1,6 @@
-"""Reasons why a review cannot be true that its types do not see. Pure.
+"""Finds reasons why a review cannot be true, beyond the limits of its types. Pure functions.
 
-A review comes from a job that ran a stranger's code. A review without such a reason need not be true.
+A review comes from a job that ran untrusted code. A review without such a reason may still be false.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from harness.suite.case_id import CaseId
 T = TypeVar("T", bound=Hashable)
 
 _LOOSEST = 10
-"""A pull request must not loosen its own gate: so many times the usual, and no more."""
+"""Largest multiple of the default limits, since a pull request must not loosen its own gate."""
 _MOST = 0.5
 """The largest margin or tolerance on any device."""
 _CONFIDENCE = (0.9, 0.999999)
-"""The range of confidences. Above it no regression would ever be sure enough."""
+"""Allowed confidences. Above the range no regression would ever be certain enough."""
 _JUDGED: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged")
 _UNMEASURED: tuple[VerdictStatus, ...] = ("identical", "new", "missing", "failed")
 _MOST_TOLD = 20
@@ -32,9 +32,9 @@ _ROUNDING = 1e-9
 
 
 def problems(review: Review, *, bases: Collection[str], head: str) -> list[str]:
-    """Return why the review cannot be what the job with the card measured, at most twenty sentences.
+    """Return why the review cannot be a measurement of the job with the card, in at most twenty sentences.
 
-    `bases` are the commits that may have been compared with, `head` the one that must have been measured.
+    `bases` are the commits that base may be, and `head` is the commit that must be head.
     """
     return list(islice(_all(review, frozenset(bases), head), _MOST_TOLD))
 
@@ -122,7 +122,7 @@ def _of_case(case: Verdict, card: CardReview) -> Iterator[str]:
             yield f"its {name} slowdown is negative."
     if case.status in _JUDGED and case.outputs and (case.outputs.error or 0) > 1:
         told = f"{case.outputs.error:.3g} times the tolerance"
-        yield f"it is {case.status}, and yet its outputs are off by {told}."
+        yield f"it is {case.status}, although its outputs are off by {told}."
     if case.side and case.status != "failed":
         yield f"it is {case.status}, and yet failed at {case.side}."
     if case.status in _UNMEASURED:
@@ -170,19 +170,19 @@ def _judged(case: Verdict, card: CardReview) -> Iterator[str]:
     sign = 1 if case.status == "regression" else -1
     told = " and ".join(_signed(change.effect) for change in changes)
     if case.reason.endswith("-in-tail"):
-        # Of strays a review has no figure. They are asked only where usual times are not sure to say more.
+        # A review has no numbers on outliers. They decide only if usual times are uncertain.
         edge = margin + _ROUNDING
         if all(sign * each.effect < 0 and not (each.low <= edge and -edge <= each.high) for each in changes):
-            yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
+            yield f"it is called {case.status} for its outliers, although usual times are {told} for sure."
     elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
         yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
 
 
 def _unchanged(time: Effect, tolerance: float) -> Iterator[str]:
     if not 0 < tolerance <= _MOST:
-        return  # told as the setting that it is
-    # It was within the tolerance in two one-sided tests; the interval is two-sided, so a little wider, and
-    # with a t of one degree of freedom or more at most twice as wide.
+        return  # reported as a setting
+    # It was within the tolerance in two one-sided tests. The interval is two-sided, so a little wider; with
+    # one degree of freedom or more, at most twice as wide.
     low = (1 - tolerance) ** 2 / (1 + tolerance) - 1
     high = (1 + tolerance) ** 2 / (1 - tolerance) - 1
     if not _within(time.effect, -tolerance, tolerance) or not (

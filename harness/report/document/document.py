@@ -1,8 +1,8 @@
-"""The result document of a pull request: its comparisons on any number of cards. Every face is made of it.
-The job with the card hands it to the job that may write.
+"""The result document of a pull request: its comparisons on any number of cards.
 
-Whoever controls the kernels controls the job that wrote the document. So it passes the wall of field_limits:
-every text has a pattern or a length, every number a range, and a field that is not known is refused.
+The comment, check and page are made from it. The job with the card passes it to the job that may write.
+Whoever controls the kernels controls the job that wrote the document. So field_limits checks it: every text
+has a pattern or a length, every number a range, and unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ REVIEW_SCHEMA_VERSION = 4
 """Version of the document.
 
 1  first version
-2  strays of a case; what each side did alone
+2  outliers of a case; measurements of each side running alone
 3  whether a card's cases are builds of an executable
-4  cases are verdicts, as records have them
+4  cases are verdicts, in the form of records
 """
 LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
-"""The most that one document may hold."""
+"""Largest numbers in one document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     path: RelativePath
-    """The path from the repository's top."""
+    """Path from the repository's top."""
     line: Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
@@ -62,11 +62,11 @@ class CardReview:
     driver: Words
     compiler: Words = ""
     executables: bool = False
-    """True for builds of an executable, each slot in a process of its own; False for kernels of a suite."""
+    """True for builds of an executable, with a process per slot; False for kernels of a suite."""
     scripts: bool = False
     """True for timing calls of a benchmark script. Reports omit its command: a reader might run it."""
     head_dirty: bool = False
-    """True where head was a working tree with changes, which a pull request never is."""
+    """True if head was a working tree with changes. A pull request's head never is."""
     margin: Fraction
     tolerance: Fraction
     confidence: Annotated[float, Meta(gt=0, lt=1)]
@@ -75,31 +75,31 @@ class CardReview:
     problem: Text = ""
     left_out: Texts = ()
     notes: Texts = ()
-    """Facts to read beside the verdicts of files, a sentence each: what differs, what has another name."""
+    """Sentences to show beside the verdicts of files, such as differences and renames."""
     problem_changes: Texts = ()
-    """Differences of head's problem from base's: sizes, data, reference, tolerance."""
+    """Changes from base's problem to head's: sizes, data, reference, tolerance."""
     cases: Annotated[tuple[Verdict, ...], Meta(max_length=LIMITS["cases"])]
     """The cases in the order of the ladder."""
     twins: Annotated[tuple[Verdict, ...], Meta(max_length=2)] = ()
     places: Annotated[Mapping[Identifier, SourceLine], Meta(max_length=LIMITS["cases"])] = field(
         default_factory=dict
     )
-    """The line on which each kernel begins at head, by its name."""
+    """The first line of each kernel at head, by its name."""
 
     @property
     def gpu_s(self) -> float:
-        """Device time of the comparison, in seconds."""
+        """Return the device time of the comparison, in seconds."""
         return sum(verdict.gpu_s for verdict in (*self.cases, *self.twins))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """Everything that is said of one pair of commits."""
+    """All results for one pair of commits."""
 
     schema_version: Size = REVIEW_SCHEMA_VERSION
     harness_version: Words
     created_at: Words
-    """UTC, ISO 8601: when the newest of the comparisons began."""
+    """Start of the newest comparison: UTC, ISO 8601."""
     base: Commit | None
     """The commit's hash; None outside a repository, where nothing can be posted."""
     head: Commit | None
@@ -114,9 +114,9 @@ Document = TypeVar("Document")
 
 
 def encode(document: object) -> bytes:
-    """Return the document without the fields that have their default.
+    """Return the document without default values.
 
-    Raises StoreError for a document that would not be read.
+    Raises StoreError for a document that could not be read back.
     """
     kind: type = type(document)
     try:
@@ -128,14 +128,14 @@ def encode(document: object) -> bytes:
 
 
 def decode_review(content: bytes) -> Review:
-    """Raises StoreError with the reason where it is none."""
+    """Return the review in a document. Raises StoreError with the reason if it is invalid."""
     return decode(content, Review, REVIEW_SCHEMA_VERSION)
 
 
 def decode(content: bytes, kind: type[Document], schema_version: int) -> Document:
-    """Read a document of that version through the wall.
+    """Read a document of that version within the field limits.
 
-    Raises StoreError with the reason where it is none.
+    Raises StoreError with the reason if it is invalid.
     """
     wall: type = kind
     if len(content) > LIMITS["bytes"]:

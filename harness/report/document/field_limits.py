@@ -1,7 +1,8 @@
-"""The wall that a document passes: a limit for every text and number in it.
+"""A limit for every text and number of a document.
 
 Whoever controls the kernels controls the job that wrote the document. The document's own types have limits
-beside their fields. Records have none, as old ones are read as ever: `FIELD_LIMITS` has the limits of theirs.
+beside their fields. Types of records have none, because old records must stay readable: `FIELD_LIMITS` has
+limits for their fields.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from harness.records.types import Cause, CodeLine, Risk
 
 T = TypeVar("T")
 Cut = Callable[[str], str]
-"""A function that makes a text fit its limit. A type without such a function keeps the text's beginning."""
+"""Shortens a text to its limit. A type without such a function keeps the text's beginning."""
 _END = r"(?![\s\S])"
-"""The end of a text, for patterns of Python and JavaScript: $ may leave a line's end behind."""
+"""The end of a text, for patterns of Python and JavaScript, in which $ may ignore a final line break."""
 
 
 Identifier = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,99}}{_END}")]
@@ -42,11 +43,11 @@ Words = Annotated[
 """A line of printable ASCII: a card's name, a driver's version."""
 RelativePath = Annotated[str, Meta(pattern=rf"^(?!/)(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.+@/-]{{1,300}}{_END}")]
 Text = Annotated[str, Meta(max_length=2000)]
-"""Written by whoever wrote the kernels: shown as code, where no markup counts."""
+"""A text by the author of the kernels. It is displayed as code, so that markup has no effect."""
 Texts = Annotated[tuple[Text, ...], Meta(max_length=64)]
 Log = Annotated[str, Meta(max_length=8000), lambda text: text[-8000:]]
 Fraction = Annotated[float, Meta(ge=-1, le=1e6)]
-"""A change of time or cycles: one wild process can put the bound of an interval anywhere."""
+"""A change of time or cycles. A single extreme process can make the bound of an interval very large."""
 Size = Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=1e7)]
 _EXTENT = tuple[Size, Size, Size]
@@ -98,12 +99,12 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Text, "problem"),
 )
 FIELD_LIMITS: Mapping[str, Any] = {name: limit for limit, names in _FIELDS for name in names.split()}
-"""Limits of fields of records, by the field's name; of a field that may be None, of what else it may be."""
+"""Limits of record fields by name. For an optional field it is the limit of the other type."""
 
 
 @cache
 def strict(kind: type) -> type[Struct]:
-    """Return the twin of a dataclass that refuses fields it does not know and values beyond their limits.
+    """Return a copy of a dataclass type that refuses unknown fields and values beyond their limits.
 
     Raises TypeError for a field without a limit.
     """
@@ -119,7 +120,7 @@ def strict(kind: type) -> type[Struct]:
 
 
 def clipped(record: T) -> T:
-    """Return a dataclass with every text, number and list in it brought within its limit.
+    """Return a dataclass with every text, number and list reduced to its limit.
 
     A name that breaks its pattern stays as it is.
     """
@@ -150,7 +151,9 @@ def _clipped(value: Any, hint: Any) -> Any:
 
 @cache
 def _limit_of(hint: Any) -> tuple[Any, Cut | None, tuple[Any, ...]]:
-    """The limit of a type that is not None, what cuts a text by it, and the types of what is inside."""
+    """Return the limit of a type other than None, the function that shortens its texts, and its
+    item types.
+    """
     hint = next((each for each in _choices(hint) if each is not NoneType), hint)
     hint, limit, *cuts = get_args(hint) if get_origin(hint) is Annotated else (hint, Meta())
     return limit, next(iter(cuts), None), get_args(hint)
@@ -166,7 +169,9 @@ def _limited_fields(kind: type) -> Mapping[str, Any]:
 
 
 def _limited(hint: Any, limit: Any, name: str) -> Any:
-    """Return a field's type with the twin of each record, and the limit in place of what has none."""
+    """Return a field's type with records replaced by their strict types, and with the limit for
+    other types.
+    """
     if is_dataclass(hint):
         return strict(cast("type", hint))
     if hint in (bool, NoneType) or get_origin(hint) is Literal:
@@ -183,7 +188,7 @@ def _limited(hint: Any, limit: Any, name: str) -> Any:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union; empty for another type."""
+    """Return the members of a union type; empty for another type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
 
 

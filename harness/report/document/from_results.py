@@ -1,4 +1,4 @@
-"""Makes a review of results of comparisons, fresh or stored, with the lines of the sources."""
+"""Makes a review from results of comparisons, fresh or stored, with the lines of the sources."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def is_safe_path(path: str) -> bool:
 
 
 Places = Mapping[str, Mapping[str, SourceLine]]
-"""The line on which each kernel begins, by suite and kernel."""
+"""The first line of each kernel, by suite and kernel."""
 
 
 def review_of(results: Sequence[ComparisonResult], places: Places | None = None) -> Review:
     """Return the review of comparisons, all of the same two commits.
 
-    Raises UsageError for none, for other commits, or for more than a document may hold.
+    Raises UsageError for no comparison, for different commits, or for more than a document may hold.
     """
     ends = {(result.comparison.base.commit, result.comparison.head.commit) for result in results}
     if len(ends) != 1:

@@ -1,4 +1,4 @@
-"""The cases of a review by what is to be done about them, what it comes to, and the words for it."""
+"""Groups the cases of a review by the required action, and states the outcome."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from harness.suite.case_id import CaseId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Addresses, from who renders a review and never from the review itself; empty where there is none."""
+    """Addresses from the renderer of a review, never from the review itself; empty if unknown."""
 
     run: str = ""
     """The workflow run that measured."""
     page: str = ""
-    """The artifact with the review's own page."""
+    """The artifact with the review's page."""
     history: str = ""
     """The published pages."""
     repository: str = ""
-    """The repository's own page: commits and files are below it."""
+    """The repository's own page. Addresses of commits and files begin with it."""
 
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -36,13 +36,15 @@ def verb(number: int, one: str, many: str) -> str:
 
 
 def by_effect(case: Verdict) -> str:
-    """``+1.19 % ± 0.06 in cycles``: what a verdict rests on; empty where nothing was measured."""
+    """Return the effect that a verdict is based on, as ``+1.19 % ± 0.06 in cycles``; empty without a
+    measurement.
+    """
     change, what = leading(case)
     return typeset(effect(change)) + (" in cycles" if what == "cycles" else "")
 
 
 def outcome(case: Verdict) -> str:
-    """Effect on time, and on cycles where the verdict rests on them."""
+    """Return the effect on time, and on cycles if the verdict is based on them."""
     told = [effect(case.time)]
     if leading(case)[1] == "cycles":
         told.append(f"cycles {effect(case.cycles)}")
@@ -50,7 +52,7 @@ def outcome(case: Verdict) -> str:
 
 
 def facts(case: Verdict) -> list[str]:
-    """Return what else is known of both sides: clocks, registers, memory, launch, source."""
+    """Return other facts about both sides: clocks, registers, memory, launch, source."""
     found = clocks(case)
     told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
     if case.energy and not case.energy.low <= 0 <= case.energy.high:
@@ -87,12 +89,12 @@ def rules(card: CardReview) -> str:
 
 
 def units_of(card: CardReview) -> tuple[str, str]:
-    """Return the unit that effects were measured in, one and many."""
+    """Return the unit of measurement of effects, singular and plural."""
     return ROUNDS if card.executables else PROCESSES
 
 
 def calibrated(card: CardReview) -> str:
-    """Return what is known of false alarms on the card; empty where nothing was measured."""
+    """Return what is known about false alarms on the card; empty without a measurement."""
     if card.executables:
         return EXECUTABLES
     known = card.calibrated
@@ -120,7 +122,7 @@ _OF_STATUS: Mapping[str, str] = {
 _OF_THE_CARD = ("clocks", "thermal", "contention", "environment")
 _SLOWED_BY_CARD = "slower by the card and not by the code"
 _ENDED_EARLY = ("budget-spent", "interrupted")
-"""Reasons for which a planted twin stays without a verdict although the comparison is sound."""
+"""Reasons for which a planted twin has no verdict although the comparison is sound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class CaseOnCard:
 
     @property
     def label(self) -> str:
-        """``matmul.naive@1024``."""
+        """Return the name, such as ``matmul.naive@1024``."""
         return CaseId.of(self.card.suite, self.case.kernel, self.case.sizes).short
 
 
@@ -140,13 +142,13 @@ class CaseOnCard:
 class Groups:
     slower: tuple[CaseOnCard, ...]
     broken: tuple[CaseOnCard, ...]
-    """Failed at head."""
+    """Cases that failed at head."""
     missing: tuple[CaseOnCard, ...]
     invalid: tuple[CaseOnCard, ...]
     """Cases that are invalid, failed at base, or failed at an unknown side."""
     inconclusive: tuple[CaseOnCard, ...]
     by_card: tuple[CaseOnCard, ...]
-    """Slower by the card's clocks, its heat or other work on it, and not by the code."""
+    """Cases slowed by the card's clocks, its heat or other work on it, and not by the code."""
     faster: tuple[CaseOnCard, ...]
     new: tuple[CaseOnCard, ...]
     same: tuple[CaseOnCard, ...]
@@ -186,7 +188,9 @@ def group_of(case: Verdict) -> str:
 
 
 def is_by_card(case: Verdict) -> bool:
-    """True where the card made a case slower. Power is the code's: a kernel that draws more runs slower."""
+    """Return True if the card slowed a case. Power belongs to the code: a kernel that draws more
+    runs slower.
+    """
     return case.status == "regression" and case.attribution in _OF_THE_CARD
 
 
@@ -196,7 +200,7 @@ def _effect_of(found: CaseOnCard) -> float:
 
 
 def shortcomings(card: CardReview) -> list[str]:
-    """Sentences on what keeps a card's verdicts from being all that they should be."""
+    """Return sentences on the weaknesses of a card's verdicts."""
     told = []
     if not card.cases:
         told.append("No case was compared.")
@@ -205,12 +209,12 @@ def shortcomings(card: CardReview) -> list[str]:
     if wrong_twins(card):
         told.append("The test of the comparison itself went wrong: its verdicts are not to be trusted.")
     if card.problem:
-        told.append("The comparison reports a problem of its own.")
+        told.append("The comparison itself reports a problem.")
     return told
 
 
 def wrong_twins(card: CardReview) -> list[Verdict]:
-    """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
+    """Return twins in which a kernel differs from itself, or a planted slowdown was not found."""
     return [
         each
         for each in card.twins
@@ -219,9 +223,9 @@ def wrong_twins(card: CardReview) -> list[Verdict]:
 
 
 def headline(review: Review, groups: Groups, mark: Callable[[str], str] = str) -> str:
-    """``1 of 24 cases is slower: matmul.shared_tile@1024 by 1.70 %.``
+    """Return the headline: ``1 of 24 cases is slower: matmul.shared_tile@1024 by 1.70 %.``
 
-    `mark` makes of a case's name what is to stand for it.
+    `mark` formats the name of a case.
     """
     every = total(review)
     if groups.failing:
@@ -286,9 +290,9 @@ _CONCLUSIONS: Mapping[State, Conclusion] = {"clean": "success", "regression": "f
 @dataclass(frozen=True, slots=True)
 class ReviewOutcome:
     state: State
-    """The worst of what was found; regression where a case is slower, missing, or fails at head."""
+    """The worst result: regression if a case is slower, missing, or fails at head."""
     conclusion: Conclusion
-    """The check's conclusion: success only where every case of every card was judged and is fine."""
+    """The check's conclusion: success only if every case of every card was judged and is fine."""
     headline: str
     """A sentence of plain text."""
 

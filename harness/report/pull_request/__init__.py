@@ -1,3 +1,1 @@
-"""A result document as a comment, a check, a page, and in the forms that other CI systems read.
-Nothing here reads a record.
-"""
+"""A result document as a comment, a check, a page, and in formats of other CI systems. It reads no record."""

@@ -52,7 +52,7 @@ from harness.suite.case_id import size_label
 
 
 def listed(texts: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Return the texts as ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
@@ -62,7 +62,7 @@ def _listed(values: Iterable[object]) -> Markup:
 
 @cache
 def renderer(template: str) -> Callable[..., Iterable[str]]:
-    """Return what renders a template of this folder in pieces, with the words that it puts together."""
+    """Return a function that renders a template of this folder in pieces."""
     made = html_environment(Path(__file__).parent)
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
     words = (calibrated, commit_label, counted, facts, link, outputs_counted, reason, rules, seconds)
@@ -81,23 +81,23 @@ def renderer(template: str) -> Callable[..., Iterable[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Numbers of items that a face shows of each list, in the order in which detail is given up."""
+    """Numbers of items that a view shows of each list, in the order in which detail is reduced."""
 
     rows: int
     """Rows of tables."""
     listed: int
-    """Items of what is folded or needs no action."""
+    """Items of folded lists, and of lists without a required action."""
     full: int
-    """Paragraphs and changes that are shown in full. The others are shown in brief."""
+    """Paragraphs and changes shown in full. The others are shortened."""
     shown: int
-    """Paragraphs and changes that are shown, in full or in brief. The others are counted."""
+    """Paragraphs and changes shown, in full or shortened. The others are counted."""
 
 
 def fitted(render: Callable[[Detail], Iterable[str]], most: int, limit_bytes: int) -> str:
-    """Render with as much detail as fits into so many bytes; no list is longer than `most`.
+    """Render with as much detail as fits into `limit_bytes`; no list is longer than `most`.
 
-    `render` gives a face in pieces, of which no more are taken than fit. What is always shown must fit: the
-    caller keeps it short.
+    `render` yields the text in pieces, and is stopped when these no longer fit. The caller keeps the
+    unconditional part short.
     """
 
     def is_too_long(detail: Detail) -> bool:
@@ -128,14 +128,14 @@ _SIGNS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A review on its way to a face, and how much the face shows before it folds."""
+    """A review for rendering, and how much is shown before it is folded."""
 
     review: Review
     links: Links
     paragraphs: int
-    """Cases, or groups of them, of one kind that get a paragraph of their own."""
+    """Cases, or groups of cases, of one kind with their own paragraph."""
     names: int
-    """Cases that are named in a row."""
+    """Cases named in a row."""
     log_characters: int
     heading: str = "h3"
     scrolls: bool = False
@@ -164,7 +164,7 @@ class View:
 
     @cached_property
     def held(self) -> Mapping[str, int]:
-        """Shortcomings of cards' verdicts, with the number of cards that have each."""
+        """Return weaknesses of the cards' verdicts, with the number of affected cases."""
         return Counter(said for card in self.review.cards for said in shortcomings(card))
 
     @cached_property
@@ -178,7 +178,7 @@ class View:
 
     @cached_property
     def new(self) -> str:
-        """The word for new cases: right where a reference verified all of them, as in reports of old."""
+        """Return the word for new cases: right if a reference verified all of them, as in older reports."""
         is_right = all(
             held_to(found.case) in ("", "verified") and not found.card.executables
             for found in self.groups.new
@@ -187,7 +187,7 @@ class View:
 
     @cached_property
     def problem_changes(self) -> Mapping[str, Sequence[str]]:
-        """Differences of head's problems from base's, by suite."""
+        """Return the changes from base's problems to head's, by suite."""
         of_suites: dict[str, dict[str, None]] = defaultdict(dict)
         for card in self.review.cards:
             of_suites[card.suite] |= dict.fromkeys(card.problem_changes)
@@ -195,7 +195,9 @@ class View:
 
     @cached_property
     def again(self) -> str:
-        """Commands that compare the worst cases again, for each card and suite; empty for none."""
+        """Return commands that repeat the comparison of the worst cases, for each card and suite; empty for
+        none.
+        """
         base, head = self.review.base, self.review.head
         lines = []
         of_cards: dict[tuple[str, str, str], list[Verdict]] = {}
@@ -230,7 +232,7 @@ class View:
         return Markup(" on {}").format(code(device)) if len(self.review.cards) > 1 else Markup()
 
     def names_of(self, found: Sequence[CaseOnCard]) -> Markup:
-        """Names in a row, those of one card together."""
+        """Return the names in a row, grouped by card."""
         of_cards: dict[str, list[Markup]] = defaultdict(list)
         for each in found[: self.names]:
             of_cards[each.card.device].append(code(each.label))
@@ -239,9 +241,9 @@ class View:
         return Markup("; ").join([*told, f"{left:,} more"] if left > 0 else told)
 
     def check(self, found: CaseOnCard) -> str:
-        """Return the command that shows the failure of a case again: one side alone differs from nothing.
+        """Return the command that reproduces a failure. One side alone is enough.
 
-        Empty for executables and scripts, which have commands of their own.
+        Empty for executables and scripts, which have their own commands.
         """
         base, head = self.review.base, self.review.head
         if found.card.suite == TESTS:
@@ -262,7 +264,7 @@ class View:
         return [*map(self.brief, found[: self.names]), *([f"{left:,} more"] if left > 0 else [])]
 
     def place(self, found: CaseOnCard) -> Markup:
-        """Return the kernel's first line as a link to it at head; empty where it is not known."""
+        """Return a link to the kernel's first line at head; empty if unknown."""
         where = found.card.places.get(found.case.kernel)
         if where is None:
             return Markup()
@@ -279,7 +281,7 @@ class View:
 
 
 def link(address: str, inner: str) -> Markup:
-    """Return HTML as a link; without a link where there is no address."""
+    """Return HTML as a link; unchanged without an address."""
     return Markup('<a href="{}">{}</a>').format(safe(address), inner) if address else safe(inner)
 
 
@@ -291,7 +293,7 @@ def _alike(found: Iterable[CaseOnCard], key: Callable[[CaseOnCard], object]) -> 
 
 
 def _by_evidence(found: CaseOnCard) -> object:
-    """A broken file costs many cases, and is shown once."""
+    """Return the key of a failure's cause: a broken file affects many cases, and is shown once."""
     case = found.case
     return case.status, case.side, case.reason, case.log or case.message
 
@@ -302,7 +304,7 @@ def _by_remedy(found: CaseOnCard) -> object:
 
 
 def _to_do(found: CaseOnCard) -> str:
-    # Benchmarks of others are not calibrated: how they differ is measured by running them often enough.
+    # Other benchmarks are not calibrated: enough runs measure how much they vary.
     card = found.card
     hint = remedy(found.case, calibrated=card.executables or card.calibrated is not None)
     return f"To do: {hint}." if hint else ""
@@ -314,7 +316,7 @@ def _visible(case: Verdict) -> str:
 
 
 COMMENT_BYTES = 65_536
-"""GitHub takes as many characters; so many bytes are never more."""
+"""Limit of GitHub in characters, used as a limit in bytes, which is never more."""
 
 
 def comment(
@@ -325,12 +327,11 @@ def comment(
     notes: Sequence[str] = (),
     limit_bytes: int = COMMENT_BYTES,
 ) -> str:
-    """Return the comment's body. Its first line is `marker`, an HTML comment, where one is given.
+    """Return the comment's body. Its first line is `marker`, an HTML comment, if given.
 
-    `notes` come next, a paragraph each.
+    `notes` follow, a paragraph each.
 
-    Where not everything fits, what is folded goes first; of what somebody has to act on, at least the number
-    of those that are not named is told.
+    If not everything fits, folded parts are dropped first. Cases that need action are at least counted.
     """
     view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
     given = {"marker": Markup(marker), "notes": notes, **_every_case(review)}
@@ -338,10 +339,10 @@ def comment(
 
 
 SUMMARY_BYTES = 1024 * 1024
-"""The largest summary of one step; GitHub drops a larger one whole."""
+"""Largest summary of one step in bytes. GitHub drops a larger one completely."""
 _COLUMNS = 41
 _WIDEST = 32
-"""Characters of a case's name."""
+"""Most characters of a case's name."""
 
 
 def summary(review: Review, links: Links) -> str:
@@ -354,7 +355,7 @@ def _every_case(review: Review) -> Mapping[str, object]:
     """Return the table of every case on every card, in the order of the suite."""
     found = every_case(review)
     names = [Cell(each.label, "code") for each in found]
-    # The verdict first: a comment is 800 pixels wide, a telephone's 350, and what is beyond is scrolled to.
+    # The verdict comes first: a comment is 800 pixels wide, or 350 on a phone, and the rest needs scrolling.
     *figures, verdicts = verdict_columns("case", names, [each.case for each in found], sizes=False)
     sheet = Sheet(columns=[verdicts, *figures])
     rows = list(zip(found, sheet.html_rows(), strict=True))
@@ -362,7 +363,7 @@ def _every_case(review: Review) -> Mapping[str, object]:
 
 
 def _forest(card: CardReview) -> tuple[str, list[str]]:
-    """Return an axis, and a line for each case that was measured."""
+    """Return an axis, and a line for each measured case."""
     measured = [CaseOnCard(card, case) for case in card.cases if case.time]
     widest = min(max(len(_name(found)) for found in measured), _WIDEST)
     scale = scale_of(card)
@@ -379,5 +380,5 @@ def _line(found: CaseOnCard, widest: int, scale: Scale) -> str:
 
 
 def _name(found: CaseOnCard) -> str:
-    """Without the suite's: it is above the plot."""
+    """Return the name without the suite, which is in the heading of the plot."""
     return found.label.removeprefix(f"{found.card.suite}.")

@@ -1,5 +1,6 @@
-"""The faces of a review: files that the job with the card hands on, the check run, lines that a runner
-reads, and a page that needs nothing else: no script, no request, and it works from a disk.
+"""Output files of a review: comment, check run, runner annotations, and a page.
+
+The job with the card writes them. The page has no scripts and sends no requests, so it works from a disk.
 """
 
 from __future__ import annotations
@@ -38,16 +39,18 @@ CHECK_NAME = "GPU performance"
 
 
 def check_name(*, partial: bool = False) -> str:
-    """The check run's name. A check of some cases has another one: it must not pass for that of all."""
+    """Return the check run's name. A check of some cases has a different name, so that it is not mistaken for
+    all.
+    """
     return f"{CHECK_NAME} of some cases" if partial else CHECK_NAME
 
 
 _MOST = 10
-"""Annotations of a kind that GitHub shows of a step."""
+"""Annotations of each kind that GitHub shows for a step."""
 _SUMMARY_BYTES = 65_535
 _TITLE_CHARACTERS = 255
 _NAMED = 8
-"""Cases of one kernel that its note names, and sizes that it names together."""
+"""Most cases of one kernel in its note, and most sizes in one list."""
 PAGE_BYTES = 16 * 2**20
 _VERDICTS = {"slower": "is slower", "broken": "fails at head", "missing": "is missing at head"}
 """Words for a kernel whose worst case is in this group. Cases of other groups could not be judged."""
@@ -57,7 +60,7 @@ Level = Literal["failure", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class _Annotation:
-    """A note beside a line, or on a kernel whose line is not known."""
+    """A note at a line, or on a kernel whose line is unknown."""
 
     place: SourceLine | None
     level: Level
@@ -66,8 +69,9 @@ class _Annotation:
 
 
 def workflow_command(name: str, message: str, properties: Mapping[str, str]) -> str:
-    """``::error file=a.cu,line=3::message``, whatever the texts hold, escaped as the runner undoes it:
-    actions/toolkit, packages/core/src/command.ts.
+    """Return a workflow command: ``::error file=a.cu,line=3::message``.
+
+    Any text is escaped for the runner: actions/toolkit, packages/core/src/command.ts.
     """
     escaped = {
         key: _escaped(value).replace(":", "%3A").replace(",", "%2C") for key, value in properties.items()
@@ -81,7 +85,7 @@ def _escaped(text: str) -> str:
 
 
 def check_run(review: Review, links: Links) -> dict[str, Any]:
-    """The body of POST /repos/{owner}/{repo}/check-runs, but for `head_sha`."""
+    """Return the body of POST /repos/{owner}/{repo}/check-runs, without `head_sha`."""
     found = review_outcome(review)
     placed = [note for note in _notes(grouped(review)) if note.place]
     request: dict[str, Any] = {
@@ -109,7 +113,7 @@ def check_run(review: Review, links: Links) -> dict[str, Any]:
 
 
 def workflow_commands(review: Review) -> list[str]:
-    """A line for each note, errors first: what a workflow prints to have them shown beside the source."""
+    """Return a line for each note, errors first. A workflow prints them to annotate the source."""
     notes, commands = _notes(grouped(review)), []
     for name, level in (("error", "failure"), ("warning", "warning")):
         for note in _first([note for note in notes if note.level == level]):
@@ -119,7 +123,7 @@ def workflow_commands(review: Review) -> list[str]:
 
 
 def _notes(groups: Groups) -> list[_Annotation]:
-    """Return a note for each kernel that somebody has to look at, the worst first."""
+    """Return a note for each kernel that needs attention, the worst first."""
     kernels: dict[tuple[str, str, SourceLine | None], list[CaseOnCard]] = {}
     for found in (*groups.failing, *groups.unjudged):
         card, kernel = found.card, found.case.kernel
@@ -134,10 +138,12 @@ def _notes(groups: Groups) -> list[_Annotation]:
 
 
 def _message(found: Sequence[CaseOnCard]) -> str:
-    """``At 1024 on NVIDIA H200: 1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: …``"""
+    """Return the message: ``At 1024 on NVIDIA H200: 1.70 % slower (+1.63 to +1.77 %) in 2 processes. The
+    code: …``
+    """
     sizes: dict[tuple[str, str], list[str]] = {}
     for each in found:
-        # Without a sign that could make the name a link or a mention.
+        # Without characters that could make the name a link or a mention.
         device = re.sub(r"[^A-Za-z0-9 ()+-]", "-", each.card.device)
         size = size_label(each.case.sizes) or "its size"
         sizes.setdefault((device, sentence(each.case, units_of(each.card))), []).append(size)
@@ -151,7 +157,7 @@ def _message(found: Sequence[CaseOnCard]) -> str:
 
 
 def _first(notes: Sequence[_Annotation]) -> list[_Annotation]:
-    """Return the annotations to show. The last one counts the others."""
+    """Return the annotations to show. The last one counts the rest."""
     shown = list(notes[:_MOST])
     if left := len(notes) - len(shown):
         told = f"{shown[-1].message} {counted(left, 'more kernel')}: see the job's summary."
@@ -227,7 +233,7 @@ def faces(review: Review, links: Links) -> dict[str, bytes]:
 
 
 def write_faces(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write each file whole or not at all. Raises StoreError where the folder cannot be written."""
+    """Write each file completely or not at all. Raises StoreError if the folder is not writable."""
     try:
         for name, content in files.items():
             write_atomically(folder / name, content)

@@ -1,4 +1,4 @@
-"""A review in the forms that other forges and CI systems read: JUnit XML, SARIF, GitLab's code quality,
+"""A review in formats of other forges and CI systems: JUnit XML, SARIF, GitLab's code quality,
 OpenMetrics.
 """
 
@@ -23,12 +23,14 @@ _KINDS = {
     "invalid": "error",
     **dict.fromkeys(("inconclusive", "by_card"), "skipped"),
 }
-"""JUnit's element for a case by its group. A case of another group has none: it is fine."""
+"""JUnit's element for a case by its group. A case of another group is fine and has none."""
 
 
 def junit(review: Review) -> str:
-    """A test suite for each card and suite, a test for each case. What is slower, missing or fails is a
-    failure; what is invalid an error; what could not be told is skipped, with the reason.
+    """Return a test suite for each card and suite, with a test for each case.
+
+    Slower, missing and failing cases are failures, and invalid cases are errors. Undecided cases are skipped,
+    with the reason.
     """
     root = ET.Element("testsuites", name="harness compare")
     for card in review.cards:
@@ -91,7 +93,7 @@ def sarif(review: Review) -> str:
 
 
 def code_quality(review: Review) -> str:
-    """GitLab's report: what has a line of source to stand at, and nothing else."""
+    """Return GitLab's report of the findings that have a line of source."""
     found = [each for each in _told(review) if each.case.kernel in each.card.places]
     issues = [
         {
@@ -108,8 +110,10 @@ def code_quality(review: Review) -> str:
 
 
 def openmetrics(review: Review) -> str:
-    """Head's time of each case, in seconds, and its change. GitLab shows them beside the target branch's own,
-    which another run has measured: the change is of one run.
+    """Return head's time of each case in seconds, and its change.
+
+    GitLab shows them beside the target branch's values, which come from another run. The change comes from a
+    single run.
     """
     cases = every_case(review)
     heads = [(each, each.case.head) for each in cases if each.case.time and each.case.head]
@@ -129,7 +133,7 @@ def openmetrics(review: Review) -> str:
 def _labels(found: CaseOnCard) -> str:
     card = found.card
     named = {"suite": card.suite, "case": found.label, "device": card.device, "spec": card.spec}
-    # A model's name is any printable ASCII; these two are what the format escapes of it.
+    # A model's name is printable ASCII. The format escapes these two characters.
     escaped = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in named.items()}
     return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
@@ -151,6 +155,8 @@ def _location(found: CaseOnCard) -> dict[str, Any]:
 
 
 def _fingerprint(found: CaseOnCard) -> str:
-    """The same for a case of a card in every run, by which a forge tells old from new."""
+    """Return an id of a case on a card that is the same in every run. A forge uses it to recognize old
+    findings.
+    """
     parts = [found.card.device, found.card.spec, found.case.case, found.case.status]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

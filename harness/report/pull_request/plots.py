@@ -1,4 +1,4 @@
-"""Effects drawn along one axis: where each lies, and the lines of text that a summary shows."""
+"""Effects along one axis: their positions, and the lines of text in a summary."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ _FINEST = 1e-4
 _TICKS = tuple(digit * 10.0**power for power in range(6, -5, -1) for digit in (5, 2, 1))
 _TICKS_APART = 0.07
 _BEYOND = 1.2
-"""Ratio of a scale's reach to the largest effect on it."""
+"""Ratio of a scale's range to the largest effect on it."""
 _WIDE = 5
-"""Tolerances: where an interval ends further out it is cut off."""
+"""Number of tolerances beyond which an interval is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Places of effects from 0, on the left, to 1. Linear about no effect, logarithmic further out, so that
-    one large effect leaves the small ones their room.
+    """Positions of effects from 0 (left) to 1.
+
+    The scale is linear near zero and logarithmic further out, so that small effects stay visible beside a
+    large one.
     """
 
     linear: float
-    """An effect up to which it is about linear."""
+    """Effect up to which the scale is about linear."""
     reach: float
     margin: float
 
     def place(self, share: float) -> float:
-        """Return the place of an effect. An effect beyond the scale is drawn at its end."""
+        """Return the position of an effect. An effect beyond the scale is drawn at its end."""
         at = math.asinh(share / self.linear) / math.asinh(self.reach / self.linear)
         return min(max((1 + at) / 2, 0.0), 1.0)
 
     def interval(self, change: Effect) -> tuple[float, float]:
-        """Return the places at which an effect's interval begins and ends."""
+        """Return the positions of the ends of an effect's interval."""
         low, high = sorted((change.low, change.high))
         return self.place(low), self.place(high)
 
     def ticks(self) -> list[float]:
-        """Return zero, and round effects on both sides whose places are apart, the largest first."""
+        """Return zero, and round effects on both sides with distinct positions, the largest first."""
         chosen = [0.0]
         last = 1.0 + _TICKS_APART / 2
         for tick in (tick for tick in _TICKS if tick <= self.reach):
@@ -61,7 +63,7 @@ def scale_of(card: CardReview) -> Scale:
 
 
 def axis_text(scale: Scale, columns: int) -> str:
-    """Return the ticks above strips of text; one that would touch another is left out."""
+    """Return the ticks above lines of text. A tick that would touch another is left out."""
     line = [" "] * (columns + 8)
     for tick in scale.ticks():
         told = tick_label(tick)
@@ -72,7 +74,9 @@ def axis_text(scale: Scale, columns: int) -> str:
 
 
 def strip_text(scale: Scale, change: Effect | None, columns: int) -> str:
-    """``..:..   |---o---|``: the margin's zone in dots about no effect, and the interval with its effect."""
+    """Return a line of text, ``..:.. |---o---|``: the margin as dots around zero, and the interval with its
+    effect.
+    """
     line = [" "] * columns
     _fill(line, _column(scale, -scale.margin, columns), _column(scale, scale.margin, columns), ".")
     line[_column(scale, 0.0, columns)] = ":"
@@ -100,5 +104,5 @@ def tick_label(tick: float) -> str:
 
 
 def across(place: float) -> str:
-    """``25.00%``: a place as a picture's coordinate."""
+    """Return a position as a coordinate of a picture, such as ``25.00%``."""
     return f"{100 * place:.2f}%"

@@ -1,7 +1,7 @@
-"""The static facts that a pull request changes, as a document and as a comment. The job that compiles hands
-the document to the job that may write.
+"""Static facts that a pull request changes, as a document and as a comment.
 
-Anybody's pull request writes the document, so it passes the wall of document/field_limits.
+The compiling job passes the document to the job that may write. Anybody's pull request can write the
+document, so it is checked by document/field_limits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.report.templates import Markup
 STATIC_SCHEMA_VERSION = 1
 _MOST_ROWS = 16 * 1024
 _PLACE = re.compile(r" \([^()\s]+:[0-9]+\)\Z")
-"""The place in a risk's text: another architecture's compiler may have it a line further."""
+"""The line number in a risk's text, which may differ between architectures' compilers."""
 
 Arch = Annotated[str, Meta(pattern=r"^sm_[0-9]{2,4}[a-z]?(?![\s\S])")]
 
@@ -39,7 +39,7 @@ class StaticRisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticRow:
-    """A kernel for one architecture that is not what it was."""
+    """A kernel whose build for one architecture changed."""
 
     kernel: Words
     arch: Arch
@@ -55,7 +55,7 @@ class StaticRow:
 class StaticSuite:
     suite: Identifier
     counts: Annotated[Mapping[DifferenceStatus, Size], Meta(max_length=6)]
-    """Builds by status: those that are alike have no row."""
+    """Builds by status. Identical builds have no row."""
     rows: Annotated[tuple[StaticRow, ...], Meta(max_length=_MOST_ROWS)]
 
 
@@ -71,16 +71,16 @@ class StaticReport:
 
 
 def decode_static(content: bytes) -> StaticReport:
-    """Raises StoreError with the reason where it is none."""
+    """Return the report in a document. Raises StoreError with the reason if it is invalid."""
     return decode(content, StaticReport, STATIC_SCHEMA_VERSION)
 
 
 def static_comment(
     report: StaticReport, links: Links, *, marker: str = "", about: str = "", limit_bytes: int = COMMENT_BYTES
 ) -> str:
-    """Return the comment's body: what is at risk on which architecture, then all that differs, folded.
+    """Return the comment's body: risks by architecture, then all differences, folded.
 
-    `about` says of which commits, where the report's own word does not count.
+    `about` names the commits, because the report's own commits are not trusted.
     """
     about = about or " → ".join(commit[:10] for commit in (report.base, report.head) if commit)
     risks, rows = _risks(report), _rows(report)
@@ -99,7 +99,7 @@ def static_comment(
 
 
 def headline(report: StaticReport) -> str:
-    """``3 of 203 builds have a risk: 200 identical, 3 changed.``"""
+    """Return the headline: ``3 of 203 builds have a risk: 200 identical, 3 changed.``"""
     counts: Counter[str] = Counter()
     for suite in report.suites:
         counts.update(suite.counts)
@@ -115,7 +115,7 @@ def headline(report: StaticReport) -> str:
 
 
 def _risks(report: StaticReport) -> list[tuple[str, str, list[str]]]:
-    """Return each risk: kernel, text with the first architecture's place, architectures that have it."""
+    """Return each risk: kernel, text with the first architecture's line, and its architectures."""
     found: dict[tuple[str, str], tuple[str, str, list[str]]] = {}
     for suite in report.suites:
         for row in suite.rows:
@@ -138,7 +138,7 @@ def _loops(report: StaticReport) -> list[tuple[str, str, LoopDifference]]:
 
 
 def _rows(report: StaticReport) -> list[tuple[str, list[str], str, str]]:
-    """Return each difference: kernel, architectures with the same one, result, text."""
+    """Return each difference: kernel, architectures that share it, result, text."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for suite in report.suites:
         for row in suite.rows:

@@ -1,3 +1,4 @@
-"""The pages of a history: documents for the browser, and the shells and scripts that show them (assets/).
-What the documents say is concluded in history/.
+"""The pages of a history: data for the browser, and the HTML and scripts that show them (assets/).
+
+history/ makes the conclusions.
 """

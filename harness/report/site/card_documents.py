@@ -51,26 +51,26 @@ from harness.run.builds.static_records import machine_of
 from harness.system.texts import harmless
 
 RUNS = 24
-"""The number of a card's newest runs that have a page."""
+"""Number of a card's newest runs that get a page."""
 _QUARTER_S = 90 * 24 * 3600
 _SLOTS = 40
-"""Most slots of a figure that a page shows, evenly chosen."""
+"""Most slots of a value that a page shows, evenly chosen."""
 _SPARK = 28
-"""Points of a small line, each of two figures."""
+"""Points of a small line, each from two values."""
 _API_CASES = 2000
-"""Most cases of a project whose series are documents for programs too. `history --export` has any number."""
+"""Most cases whose series are also written as JSON for programs. `history --export` has no limit."""
 _NAMED = 3
-"""Most failing cases that a card's health names."""
+"""Most failing cases named in a card's health."""
 
 
 class CardSummary(msgspec.Struct, kw_only=True):
-    """A card as pages of several cards need it."""
+    """Facts about a card for pages of several cards."""
 
     file: str
     name: str
     gpu: str
     host: str
-    """Its processor."""
+    """The CPU of its host."""
     driver: str
     kind: str
     newest: dict[str, Any] | None
@@ -79,19 +79,19 @@ class CardSummary(msgspec.Struct, kw_only=True):
     health: list[dict[str, str]]
     series: list[dict[str, Any]]
     changes: list[Stated]
-    """The changes as the documents of series have them, newest first."""
+    """Changes as in the documents of series, newest first."""
     evidence: list[Evidence]
-    """The card's own evidence."""
+    """Changes and candidates found by this card alone."""
     confirmed: list[str]
-    """Ids of what counts because of other cards."""
+    """Ids of candidates that other cards confirmed."""
     measured: list[int]
-    """The newest commits that it has measured, as many as tell what is stale."""
+    """The newest measured commits, as many as needed to detect stale cases."""
     spans: dict[str, tuple[int, int]]
-    """The first and the last commit that each case was measured at."""
+    """The first and the last commit with a result of each case."""
     ended: list[str]
-    """Cases that the card measures no more."""
+    """Cases that the card no longer measures."""
     paths: dict[str, str]
-    """The folder of each suite in the repository."""
+    """Folder of each suite in the repository."""
     problems: list[str]
     unrecorded: list[str]
     """A sentence about results of suites that only asv's files hold; empty without any."""
@@ -109,7 +109,7 @@ class CardSummary(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class CardPages:
-    """Reads one card and writes its documents. Another process can be given it."""
+    """Reads one card and writes its documents. It can be sent to another process."""
 
     site: Site
     source: CardSource
@@ -122,7 +122,7 @@ class CardPages:
     confirmed: frozenset[str] = frozenset()
     """Ids of candidates that count because of other cards."""
     only: frozenset[str] | None = None
-    """The names of the cases to read; None for all."""
+    """Names of the cases to read; None for all."""
 
     @property
     def file(self) -> str:
@@ -148,7 +148,7 @@ class CardPages:
             f"sparks/{self.file}", {"points": _SPARK, "values": Numbers(sparks.ravel(), "u8")}, api=False
         )
         newest, known = self._newest(), self.card.calibration
-        # What pages of two commits need of a card, without its ladder.
+        # Data for pages that compare two commits, without the ladder.
         beside = {"epochs": self._epochs(), "runs": self._runs(), "problem_changes": self._problem_changes()}
         self.site.write(f"about/{self.file}", beside, api=False)
         self.site.write(
@@ -188,13 +188,13 @@ class CardPages:
         )
 
     def again(self, confirmed: frozenset[str], names: Collection[str]) -> CardPages:
-        """Return the same with what other cards have confirmed: these cases, and others of the same files."""
+        """Return the same for these cases and others in the same files, with confirmations by other cards."""
         files = {case.order // SERIES_A_FILE for case in self.cases if case.name in names}
         only = frozenset(case.name for case in self.cases if case.order // SERIES_A_FILE in files)
         return replace(self, confirmed=confirmed, only=only)
 
     def write_again(self, before: CardSummary) -> CardSummary:
-        """The series of some cases alone, with what other cards have confirmed, after all was written."""
+        """Write the series of some cases again, with confirmations by other cards."""
         again = {row["case"]: row for row in self._series()}
         kept = [each for each in before.changes if each.change.case not in (self.only or ())]
         return msgspec.structs.replace(
@@ -205,7 +205,7 @@ class CardPages:
         )
 
     def _series(self) -> list[dict[str, Any]]:
-        """Write the series, so many cases a file, and return what the first document says of each."""
+        """Write the series in files of several cases, and return the overview document's entry for each."""
         in_files = defaultdict[int, list[Analysed]](list)
         for one in self.card.analysed:
             in_files[one.series.case.order // SERIES_A_FILE].append(one)
@@ -220,7 +220,7 @@ class CardPages:
     def _write_series(
         self, number: int, every: Sequence[Analysed], changes: Mapping[str, list[dict[str, Any]]]
     ) -> None:
-        """Write the series of one file. Positions that several of them share stand there once."""
+        """Write the series of one file. Positions that several of them share are stored once."""
         places = dict[bytes, int]()
         commits = list[Numbers]()
         documents = dict[int, dict[str, Any]]()
@@ -235,7 +235,7 @@ class CardPages:
             name = f"api/series/{document['file']}.json"
             if len(self.cases) <= _API_CASES:
                 self.site.write_json(name, document | {"commits": shared, "changes": changes[case.name]})
-            else:  # of a publication with fewer cases
+            else:  # of an earlier publication with fewer cases
                 self.site.remove(name)
         self.site.write(
             series_document(self.file, number),
@@ -292,7 +292,9 @@ class CardPages:
         }
 
     def _samples(self, series: Series) -> list[dict[str, Any]]:
-        """Behind the newest figures: the interval of each, its slots, its share of the library."""
+        """Return the newest points in detail: the interval of each, its slots, its share of the library's
+        rate.
+        """
         metric = METRICS.get(series.case.metric)
         if metric is None:
             return []
@@ -320,7 +322,7 @@ class CardPages:
         return demand_document(found.run.device, found.row) if found else None
 
     def _quarter(self, one: Analysed) -> float | None:
-        """Return how far the level moved in 90 days, or since its epoch began."""
+        """Return the change of the level over 90 days, or since its epoch began."""
         if not one.levels:
             return None
         times = self._times[one.series.positions]
@@ -343,7 +345,7 @@ class CardPages:
         return [int(at) for at in found[-STALE_COMMITS - 1 :]]
 
     def _by_commit(self) -> None:
-        """The same figures by commit, and what changed there, for pages that show one or compare two."""
+        """Write the same values by commit, with the changes there, for pages of one commit or of two."""
         every = [one.series for one in self.card.analysed]
         measured = np.unique(np.concatenate([np.empty(0, np.int64), *(each.positions for each in every)]))
         table = np.full((measured.size, len(every)), np.nan, np.float32)
@@ -364,7 +366,7 @@ class CardPages:
                     "built": [each for each in built if first <= each[0] < first + EVERY],
                 }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
-            else:  # of before the history was rewritten
+            else:  # of the history before a rewrite
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _epochs(self) -> list[dict[str, Any]]:
@@ -431,18 +433,18 @@ class CardPages:
 
     @cached_property
     def _files(self) -> list[RunFacts]:
-        """Records of runs at commits, newest first."""
+        """Return the records of runs at commits, newest first."""
         return sorted((each for each in self.card.facts if each.commit), key=lambda e: e.file, reverse=True)
 
     @cached_property
     def _recent(self) -> list[tuple[RunFacts, RunResult]]:
-        """The newest runs, those that can be read."""
+        """Return the newest readable runs."""
         read = [(each, self._read(each)) for each in self._files[:RUNS]]
         return [(facts, stored) for facts, stored in read if stored]
 
     @cached_property
     def _recent_rows(self) -> dict[int, dict[str, Row]]:
-        """Rows of the newest runs by commit and case; of two runs of a commit the newer one's."""
+        """Return rows of the newest runs by commit and case. Of two runs of a commit, the newer counts."""
         found: dict[int, dict[str, Row]] = defaultdict(dict)
         for facts, stored in self._recent:
             position = self.commits.positions.get(facts.commit)
@@ -457,7 +459,7 @@ class CardPages:
 
     @cached_property
     def _newest_rows(self) -> dict[str, StoredRow]:
-        """Rows of the newest record of each suite, by case."""
+        """Return rows of the newest record of each suite, by case."""
         seen: dict[str, RunFacts] = {}
         for each in self._files:
             seen.setdefault(each.suite, each)
@@ -551,7 +553,7 @@ class CardPages:
 
 
 def _work(series: Series) -> float | None:
-    """Return a figure's work, time times rate in its unit and ms, if it is one number."""
+    """Return the work of a value (time times rate, in its unit and ms), if it is constant."""
     if series.case.metric not in HEADLINES.values() or "time_ms" not in series.beside:
         return None
     found = series.values * series.beside["time_ms"]
@@ -562,7 +564,7 @@ def _work(series: Series) -> float | None:
 
 
 def _spark(one: Analysed) -> list[float]:
-    """The newest figures between 0 and 254, NaN for none. Noise does not fill the height."""
+    """Return the newest values scaled to 0 to 254, NaN for none. Noise alone does not fill the height."""
     values = one.series.values[-2 * _SPARK :]
     values = np.concatenate([np.full(2 * _SPARK - values.size, np.nan), values])
     pairs = values.reshape(_SPARK, 2)
@@ -579,7 +581,7 @@ def _spark(one: Analysed) -> list[float]:
 
 
 def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
-    """Commit, case, what, before and after, where what the build of a case came to is not as it was."""
+    """Yield changes of a case's build: commit, case, name, value before and after."""
     for name in BUILT:
         if name not in series.beside:
             continue
@@ -591,7 +593,7 @@ def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
 
 
 def _binaries(stored: RunResult) -> dict[str, str]:
-    """The hash of each case's binary, where the record knows it."""
+    """Return the hash of each case's binary, if the record has it."""
     return {
         case_name(stored.run, row): row.resources.binary_sha256
         for row in stored.rows

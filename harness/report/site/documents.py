@@ -1,4 +1,4 @@
-"""Documents on disk, twice: as scripts for pages that are opened from a disk, and as JSON for programs."""
+"""Writes documents twice: as scripts for pages opened from a disk, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -36,28 +36,30 @@ from harness.suite.case_id import CaseId
 from harness.system.cache import write_file
 
 SCHEMA_VERSION = 2
-"""The schema of every document; raised when a page or program that knows the older would read it wrongly."""
+"""Schema of every document. It is increased when a page or program for the older schema would misread it."""
 COMMITS_A_FILE = 128
 EVERY = 64
-"""Commits in a file of figures by commit."""
+"""Commits in a file of values by commit."""
 SERIES_A_FILE = 16
-"""Cases in a file of a card's series: a small file takes as much of a disk as a larger one."""
+"""Cases in a file of a card's series, since small files waste disk space."""
 
 Array = npt.NDArray[Any]
 _FEW, _OFTEN = 255, 4
-"""Values of a column that a byte can tell apart, and how often each is there for that to be shorter."""
+"""Most distinct values of a column for byte indices, and repetitions of each that make this shorter."""
 _DTYPES = {"u32": "<u4", "u16": "<u2", "u8": "<u1"}
 
 
 class Numbers:
-    """Many numbers of one kind: base64 for the pages, a list for programs. NaN is no figure."""
+    """Many numbers of one kind: base64 for the pages, a list for programs. NaN means no value."""
 
-    # No dataclass: msgspec would take it apart by itself.
+    # Not a dataclass: msgspec would serialize it by itself.
     def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"] = "f32") -> None:
         self.values, self.kind = values, kind
 
     def packed(self) -> dict[str, Any]:
-        """Return the form for pages. Whole numbers that move little are a first value and steps of a byte."""
+        """Return the form for pages. Whole numbers that change little are a first value and
+        byte-sized steps.
+        """
         if self.kind == "f32":
             return {"t": "f32", "d": _base64(self.values.astype("<f4"))}
         dtype, whole = np.dtype(_DTYPES[self.kind]), self.values
@@ -83,7 +85,7 @@ class Numbers:
 
 
 class Rows:
-    """Many objects with the same keys: for the pages a list for each key, for programs as they are."""
+    """Many objects with the same keys: a list for each key for the pages, objects for programs."""
 
     def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
         self.objects = objects
@@ -98,11 +100,11 @@ class Rows:
 
 
 def _column(values: list[Any]) -> list[Any] | dict[str, Any]:
-    """The values; where they are few different ones, these and, a byte each, which of them stands where."""
+    """Return the values. If few are distinct, return these and a byte index for each."""
     known: dict[tuple[type, Any], int] = {}
     try:
         which = [known.setdefault((type(value), value), len(known)) for value in values]
-    except TypeError:  # of lists and the like
+    except TypeError:  # unhashable, such as lists
         return values
     if len(known) > _FEW or len(values) < _OFTEN * len(known):
         return values
@@ -114,7 +116,9 @@ def _base64(values: Array) -> str:
 
 
 def _rounded(values: Array) -> npt.NDArray[np.float64]:
-    """Six significant digits, as single precision can tell no more apart; NaN for what is not finite."""
+    """Return values with six significant digits, the precision of single floats; NaN for those that are not
+    finite.
+    """
     values = values.astype(np.float64)
     sizes = np.abs(values)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,9 +133,10 @@ class Site:
     folder: Path
 
     def write(self, name: str, document: Any, *, api: bool = True) -> None:
-        """Write a document by its name. Raises StoreError where it cannot be written."""
+        """Write a document by its name. Raises StoreError."""
         packed = msgspec.json.encode(document, enc_hook=lambda value: value.packed())
-        # Scripts once did not allow two line ends that JSON does, and what they hold may end up in a page.
+        # Two line separators are valid in JSON, but were not in scripts, and the data may be embedded in a
+        # page.
         for unsafe, safe in ((b"</", b"<\\/"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029")):
             packed = packed.replace(unsafe, safe)
         call = b"harness.data(%s, %s);\n" % (msgspec.json.encode(name), packed)
@@ -140,7 +145,7 @@ class Site:
             self.write_json(f"api/{name}.json", document)
 
     def change(self, path: str, keys: Mapping[str, Any]) -> None:
-        """Put other values into a document that is there, of data/ or of api/. Raises StoreError."""
+        """Replace values in an existing document of data/ or of api/. Raises StoreError."""
         file = self.folder / path
         try:
             content = file.read_bytes()
@@ -159,7 +164,7 @@ class Site:
             self.write_json(path, {**known, **keys})
 
     def holds(self, name: str, text: str) -> bool:
-        """Return whether there is a document of that name which begins with this text, or near to it."""
+        """Return whether there is a document of that name whose first part contains this text."""
         try:
             with (self.folder / f"data/{name}.js").open("rb") as file:
                 return text.encode() in file.read(200)
@@ -171,7 +176,7 @@ class Site:
 
     def put(self, name: str, content: bytes) -> None:
         advice = (
-            "Publish again once there is room, or into another folder with --html; what was published before "
+            "Publish again when there is room, or into another folder with --html; what was published before "
             "may be mixed with what is new."
         )
         write_file(self.folder / name, content, advice, durable=False)
@@ -184,7 +189,7 @@ class Site:
 
 
 def file_name(text: str) -> str:
-    """A name for a file and a URL: the text itself where that will do, else with a digest of it."""
+    """Return a name for a file and a URL: the text itself if it is suitable, else with a digest of it."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
     if plain == text and 0 < len(text) <= 80:
         return text
@@ -199,13 +204,13 @@ _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
 def series_file(card: str, case: SeriesCase) -> str:
-    """Names the document of a series."""
+    """Return the name of the document of a series."""
     identity = repr((card, case.name, case.metric))
     return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
 
 
 def series_document(card: str, number: int) -> str:
-    """Name a file of a card's series; `number` is the order of its cases over SERIES_A_FILE."""
+    """Return the name of a file of a card's series. `number` is the cases' order over SERIES_A_FILE."""
     return f"series/{card}/{number}"
 
 
@@ -235,7 +240,7 @@ def _diagnosis(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def change_document(each: Stated, case: SeriesCase, card: int, commits: Commits) -> dict[str, Any]:
-    """A change with its state, of the card with that number."""
+    """Return a change with its state, for the card with that number."""
     change, bad, decision = each.change, commits[each.change.bad], each.decision
     return {
         "id": change.id,
@@ -273,12 +278,12 @@ def numbers(figures: npt.NDArray[np.float64] | None, kind: Any) -> Numbers | Non
 
 
 def figure(value: float | None) -> float | None:
-    """Six digits, as there is no more in a history's figures; None for no figure."""
+    """Return six digits, the precision of a history's values; None for no value."""
     return None if value is None or not np.isfinite(value) else float(f"{value:.6g}")
 
 
 def rough(share: float | None) -> float | None:
-    """Three digits, of which a list of thousands has enough; None for no figure."""
+    """Return three digits, enough for a list of thousands; None for no value."""
     return None if share is None or not np.isfinite(share) else float(f"{share:.3g}")
 
 
@@ -310,12 +315,14 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
 
 
 def case_name(run: Run, row: Row) -> str:
-    """``matmul.naive@1024``, as a history calls the case of a run's row."""
+    """Return the name that a history gives the case of a run's row, such as ``matmul.naive@1024``."""
     return CaseId.of(run.source.suite, row.kernel, row.sizes).short
 
 
 def run_document(stored: RunResult, card: int, position: int | None) -> dict[str, Any]:
-    """Rows with their places in time, and every snapshot of the card; seconds count from the first."""
+    """Return rows with their positions in time, and every snapshot of the card. Seconds count
+    from the first.
+    """
     run = stored.run
     telemetries = [row.telemetry for row in stored.rows if row.telemetry]
     snapshots = [each for one in telemetries for each in (one.before, *one.during, one.after)]
@@ -359,10 +366,11 @@ def _since(zero_ns: int, at_ns: int | None) -> float | None:
 def _telemetry(snapshots: Sequence[Snapshot], zero_ns: int) -> dict[str, Any]:
     at_s = np.array([(each.at_ns - zero_ns) / 1e9 for each in snapshots])
     traces = {
-        name: Numbers(np.array([getattr(each, name) for each in snapshots], np.float64))  # None is NaN
+        # None stands for NaN.
+        name: Numbers(np.array([getattr(each, name) for each in snapshots], np.float64))
         for name in _TRACES
     }
-    reasons = []  # spans in which the driver gave the same reasons for its clocks
+    reasons = []  # spans with constant clock reasons of the driver
     for told, group in groupby(
         zip(at_s.tolist(), snapshots, strict=True), key=lambda each: each[1].clock_event_reasons
     ):
@@ -376,7 +384,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
-"""Characters that XML forbids, and those that turn the direction of the text around them."""
+"""Characters that XML forbids, and those that change the text direction."""
 _NO_URN = r"[^A-Za-z0-9._-]+"
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
@@ -388,7 +396,7 @@ def atom(
     project: str,
     generated_at: str,
 ) -> bytes:
-    """Return an Atom feed (RFC 4287), an entry an event. `cards` are file and name of each card."""
+    """Return an Atom feed (RFC 4287) with an entry per event. `cards` holds file and name of each card."""
     ET.register_namespace("", _ATOM)
     feed = ET.Element(f"{{{_ATOM}}}feed")
     _add(feed, "title", f"{project}: changes of speed")
@@ -442,19 +450,19 @@ class CardStatus:
     """A card's status for the list of cards and for its badge."""
 
     open: int
-    """Regressions."""
+    """Number of open regressions."""
     unjudged: int
-    """Cases whose newest figures are off their level, too early for a verdict."""
+    """Number of cases whose newest points are off their level, too recent for a verdict."""
     unknown: int
-    """Series with too few points to know their noise."""
+    """Number of series with too few points to know their noise."""
     series: int
-    """Series of which it is known, or guessed, what is better."""
+    """Number of series with a known or guessed better direction."""
     stale: bool
-    """It has not been measured for long, while others have."""
+    """True if it has not been measured for long, while others have."""
 
     @property
     def words(self) -> tuple[str, str]:
-        """Text and colour of a badge: green only if something was judged, and nothing is open."""
+        """Return text and colour of a badge: green only if something was judged and nothing is open."""
         if not self.series:
             return "not measured", _GREY
         if self.open:
@@ -469,13 +477,13 @@ class CardStatus:
 
 
 def badge(card: str, status: CardStatus) -> dict[str, Any]:
-    """Return what shields.io's endpoint badge reads."""
+    """Return the JSON for shields.io's endpoint badge."""
     message, colour = status.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 
 
 def badge_svg(card: str, status: CardStatus) -> bytes:
-    """The same as a picture, for where no other site may be asked."""
+    """Return the badge as a picture, for pages that must not load from other sites."""
     message, colour = status.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))

@@ -1,4 +1,4 @@
-"""Documents of all cards: the first document, events and changes, the feed and the badges."""
+"""Documents of all cards: the overview, events and changes, the feed and the badges."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ from harness.report.site.documents import (
 )
 
 _CHANGES = 120
-"""Most changes in the document for programs, open ones first; every series has all of its own."""
+"""Most changes in the document for programs, open ones first. Every series has all of its own."""
 _EVENTS = 60
-"""Most events of the overview, open ones first; the page of a commit has all of its own."""
+"""Most events of the overview, open ones first. The page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
 PAIR = {"errors": 3.29, "level": 0.999, "floor": SMALLEST}
-"""For two figures that a reader picks: standard errors on each side of the interval of their difference,
-the share of differences of unchanged code inside it, and the smallest difference that counts.
+"""For two values that a reader selects.
+
+`errors`: standard errors on each side of the interval of their difference. `level`: the share of differences
+of unchanged code inside it. `floor`: the smallest difference that counts.
 """
 _KINDS = (
     *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
@@ -53,7 +55,7 @@ _KINDS = (
 )
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
 _OF_CASE = frozenset(("sentence", "series", "fixed_by"))
-"""Keys of a change that the page of its case alone shows."""
+"""Keys of a change that only the page of its case shows."""
 _OF_BRIEF = ("id", "kind", "effect", "low", "high")
 
 
@@ -68,7 +70,7 @@ class Overview:
     conclusion: Conclusion
 
     def write(self, about: Mapping[str, Any]) -> None:
-        """Write the documents of all cards; `about` is what the first document says besides."""
+        """Write the documents of all cards. `about` holds further fields of the overview document."""
         events = self.conclusion.events
         changes = sorted(self.conclusion.changes, key=lambda each: (not each.is_open, -each.change.bad))
         self._settle(changes)
@@ -106,12 +108,12 @@ class Overview:
         return change_document(each, self._by_name[change.case], self._numbers[change.card], self.commits)
 
     def _settle(self, changes: Sequence[Stated]) -> None:
-        """A decision about an event reaches series of several cards, whose documents are there already."""
+        """Update the documents of series with decisions about events, which may concern several cards."""
         before = {each.change.id: each for card in self.cards for each in card.changes}
         moved = {(each.change.card, each.change.case) for each in changes if before[each.change.id] != each}
         kept = cache_file(self.site.folder, "settled")
         shown = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
-        # What was decided about an event before may not be any more.
+        # Earlier decisions about events may have been withdrawn.
         earlier = shown.intersection(read_cached(kept, list[tuple[str, str]]) or ())
         write_cached(kept, sorted(moved))
         own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
@@ -170,9 +172,7 @@ class Overview:
         }
 
     def _by_commit(self, changes: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> None:
-        """Changes and events by the commits that may have made them, for the page of a commit, which says
-        no sentence of a change.
-        """
+        """Write changes and events by their possible commits, for the page of a commit, without sentences."""
         changes = [{name: value for name, value in each.items() if name not in _OF_CASE} for each in changes]
         for first in range(0, len(self.commits), EVERY):
             own = [
@@ -186,7 +186,7 @@ class Overview:
                 self.site.remove(f"data/changed/{first // EVERY}.js")
 
     def _statuses(self) -> list[CardStatus]:
-        """The status of each card, in the order of `cards`."""
+        """Return the status of each card, in the order of `cards`."""
         opened = Counter(each.change.card for each in self.conclusion.open)
         unjudged = Counter(each.change.card for each in self.conclusion.unjudged)
         judged = {
@@ -247,7 +247,7 @@ class Overview:
         )
 
     def _series(self, changes: Sequence[Stated]) -> list[dict[str, Any]]:
-        """The rows of series, with the worst of what is open and of what nobody can judge yet."""
+        """Return the rows of series, with the worst open and the worst unjudged change."""
         opened: dict[tuple[str, str], float] = {}
         unjudged: dict[tuple[str, str], float] = {}
         for each in changes:
@@ -267,14 +267,14 @@ class Overview:
 
 
 def is_unjudged(each: Stated) -> bool:
-    """Return whether the newest figures are off their level, and the card does not explain it."""
+    """Return whether the newest points are off their level, and the card does not explain it."""
     return each.state == "unjudged" and each.change.kind != "environment"
 
 
 def _days(commits: Commits) -> dict[str, Numbers]:
     """Return the days since 1970 that have commits, and the first commit of each.
 
-    Authors' clocks are unreliable, so a commit's day is never earlier than that of the commit before it.
+    Authors' clocks are unreliable, so a commit's day is never earlier than the previous commit's.
     """
     times = np.array([commit.time_s for commit in commits.line], np.int64)
     days = np.maximum.accumulate(times // 86_400)

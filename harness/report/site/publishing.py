@@ -1,4 +1,4 @@
-"""The pages of a history: read every card, write its documents, and what shows several cards at once."""
+"""Publishes the pages of a history: reads every card, and writes its documents and those of all cards."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from harness.system import git
 from harness.system.cache import own_code
 
 FOLDER = "harness"
-"""The folder of our pages, beside asv's index.html."""
+"""Folder of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _EVERY_PAGE = ("data", "dom", "state", "format", "commands", "page", "table")
-"""Scripts that every page loads, in this order; then come its own, and what draws it last."""
+"""Scripts that every page loads first, in this order. Its own scripts follow, the drawing one last."""
 PAGES: Mapping[str, tuple[str, ...]] = {
     "calibration": (),
     "card": ("surface", "roofline", "suites"),
@@ -52,11 +52,11 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 }
 _PLOTS = "static/vendor/uplot-1.6.32/uPlot"
 _COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
-"""A line that is nothing else."""
+"""A line that is only a comment."""
 _PATHS = 60
-"""Most paths of a commit on the pages; an empty path then says that there are more."""
+"""Most paths of a commit on the pages. An empty last path means that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
-"""Endings of the files that are read in a card's folder."""
+"""Extensions of the files that are read in a card's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Published:
     open: int
     problems: tuple[str, ...]
     unrecorded: tuple[str, ...]
-    """Sentences that count what only asv's files hold of suites."""
+    """Sentences that count results of suites in asv's files alone."""
 
 
 def publish_pages(
@@ -88,9 +88,9 @@ def publish_pages(
 ) -> Published:
     """Write the pages of a results folder into a site's folder, beside other files there.
 
-    `repository` holds the commits, if not the project's own in `root`. `suites` hold published figures and
-    the texts whose accesses are followed. `directions` say which way is better for benchmarks of no suite.
-    `limits` are those of asv's configuration.
+    `repository` holds the commits, if not the project's own in `root`. `suites` hold published values and the
+    sources whose memory accesses are analysed. `directions` is the better direction of benchmarks outside of
+    suites. `limits` are those of asv's configuration.
 
     An empty history makes pages that say so. Raises StoreError if something cannot be read or written,
     GitError, and ConfigError for the triage file.
@@ -143,7 +143,7 @@ def publish_pages(
 
 
 def _write_shell(site: Site) -> None:
-    """Write the scripts, the styles and the empty pages that every site has."""
+    """Write the scripts, styles and empty pages of every site."""
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
         site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
     for page in PAGES:
@@ -151,7 +151,7 @@ def _write_shell(site: Site) -> None:
 
 
 def page_html(name: str) -> str:
-    """Return the HTML of one of the PAGES: the scripts that draw it, and no content."""
+    """Return the HTML of one of the PAGES: the scripts that draw it, without content."""
     styles = ["static/style.css"]
     scripts = [f"static/{each}.js" for each in (*_EVERY_PAGE, *PAGES[name], f"page-{name}")]
     if "chart" in PAGES[name]:
@@ -163,7 +163,7 @@ def page_html(name: str) -> str:
 
 
 def _lean(source: Path) -> bytes:
-    """An asset; our scripts and styles without indentation and lines of comment, a seventh of them."""
+    """Return an asset. Our scripts and styles lose indentation and comment lines, a seventh of their size."""
     content = source.read_bytes()
     if source.suffix not in (".js", ".css") or "vendor" in source.parts:
         return content
@@ -172,7 +172,7 @@ def _lean(source: Path) -> bytes:
 
 
 def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
-    """Write a card's pages, or again those of some cases, and keep what they came to."""
+    """Write a card's pages, or those of some cases again, and keep the summary."""
     summary = work.write_again(before) if before else work.write()
     count = len(work.commits)
     write_cached(_kept(work), _Written(_key(work), count, _line(work.commits, count), summary))
@@ -182,7 +182,7 @@ def _publish(work: CardPages, before: CardSummary | None = None) -> CardSummary:
 def _publish_changed(
     work: Sequence[CardPages], mapped: Mapped, tell: Callable[[str], None]
 ) -> list[CardSummary]:
-    """Write the pages of cards that would come out another way, and return the summary of every card."""
+    """Write the pages of cards that would change, and return the summary of every card."""
     recalled = {one.number: _recall(one) for one in work}
     changed = [one for one in work if recalled[one.number] is None]
     for one, card in zip(changed, mapped(_publish, _folders(changed), changed), strict=True):
@@ -195,7 +195,7 @@ def _publish_changed(
         card = cards[one.number]
         counting = card.confirmable(ids)
         if moved := counting ^ set(card.confirmed):
-            # What a step of one case is depends on other cards: this case alone is read anew.
+            # A step of a case may depend on other cards. Read only this case again.
             names = {hint.case for each, hint in card.evidence if each in moved}
             again.append(one.again(counting, names))
     before = [cards[one.number] for one in again]
@@ -215,7 +215,7 @@ def _write_suites(
     cases: Sequence[SeriesCase],
     repository: Path | None,
 ) -> list[dict[str, Any]]:
-    """Write a document for each suite; gives what the first document says of them."""
+    """Write a document for each suite, and return their entries in the overview."""
     on_cards = Cards(
         gpus=[card.gpu for card in cards],
         hosts=[card.host for card in cards],
@@ -236,7 +236,7 @@ def _write_suites(
 
 
 def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
-    """Write the commits, and the paths that each touched, in files of so many; known paths stay."""
+    """Write the commits and the paths that each touched, in several files. Known paths are kept."""
     for first in range(0, len(commits), COMMITS_A_FILE):
         line, number = commits.line[first : first + COMMITS_A_FILE], first // COMMITS_A_FILE
         rows = [(each.hash, each.time_s, each.author[:200], each.subject[:500]) for each in line]
@@ -246,7 +246,7 @@ def _write_commits(site: Site, repository: Path, commits: Commits) -> None:
             continue
         try:
             paths = git.touched(repository, [each.hash for each in line])
-        except GitError:  # of a clone that does not have all; another may
+        except GitError:  # of an incomplete clone; another clone may have them
             paths, last = {}, ""
         few = [_few(paths.get(each.hash, ())) for each in line]
         site.write(name, {"last": last, "paths": few}, api=False)
@@ -258,12 +258,12 @@ def _few(paths: Sequence[str]) -> list[str]:
 
 
 class _Written(msgspec.Struct):
-    """A card's pages, so that a new commit costs the cards that it was measured on and no other."""
+    """A card's pages. With it, a new commit costs only the cards that measured it."""
 
     key: str
     commits: int
     line: str
-    """Digest of the first so many commits: what a card's pages say stays right when commits are added."""
+    """Digest of the first commits. The pages stay valid when commits are added."""
     summary: CardSummary
 
 
@@ -272,7 +272,7 @@ def _kept(work: CardPages) -> Path:
 
 
 def _recall(work: CardPages) -> CardSummary | None:
-    """Return the kept summary of a card's pages, if they are there and would come out the same."""
+    """Return the kept summary of a card's pages, if they exist and would not change."""
     kept = read_cached(_kept(work), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None
@@ -282,8 +282,7 @@ def _recall(work: CardPages) -> CardSummary | None:
 
 
 def _waited(work: CardPages, count: int) -> bool:
-    """Return whether results wait for a commit after so many, as of a branch now merged or a clone now
-    complete.
+    """Return whether there are results of a commit after the first `count`, such as of a branch now merged.
 
     asv's files and records have the first digits of a commit's hash in their names.
     """
@@ -299,7 +298,7 @@ def _key(work: CardPages) -> str:
         own_code(),
         work.site.folder.absolute(),
         *(work.source, work.number, work.cases, work.results, work.decisions),
-        # Only a decision that expires makes the day matter.
+        # The day matters only for decisions that expire.
         work.today if any(each.expires for each in work.decisions) else None,
         listing(work.source.folder, lambda name: name.endswith(_READ)),
     )

@@ -1,6 +1,4 @@
-"""The texts of a suite about its kernels, for the pages: published figures, and what a kernel needs of a
-card.
-"""
+"""Documents of a suite about its kernels: published values, and the kernels' demands on a card."""
 
 from __future__ import annotations
 
@@ -32,17 +30,17 @@ _OF_LADDER = ("name", "title", "source", "publication", "author", "url", "date",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cards:
-    """The data of a site's cards that ladders need, in the order of the cards' numbers."""
+    """Data of a site's cards for ladders, in the order of the cards' numbers."""
 
     gpus: Sequence[str]
-    """Models."""
+    """Models of the cards."""
     hosts: Sequence[str]
-    """Processors of the machines that the cards are in."""
+    """CPUs of the cards' machines."""
     newest: Mapping[tuple[int, int], float]
-    """The newest figures by card and case."""
+    """The newest values by card and case."""
 
     def of_suite(self, suite: Suite, cases: Iterable[SeriesCase]) -> CardFigures:
-        """Return the figures of a suite's cases in its unit."""
+        """Return the values of a suite's cases in its unit."""
         figures = {
             (card, case.kernel, case.size): Figure(case.order, self.newest[card, case.order])
             for case in cases
@@ -55,8 +53,9 @@ class Cards:
 def suite_document(
     suite: Suite, cards: Cards, cases: Sequence[SeriesCase], repository: Path | None = None
 ) -> dict[str, Any]:
-    """Return a suite's ladders with the authors' figures and ours beside them, where its kernels' sources lie
-    in the repository, and how the kernels of these cases reach memory.
+    """Return a suite's ladders, the location of its kernels' sources, and the memory accesses of these cases.
+
+    Ladders have the authors' values and ours.
     """
     newest = cards.of_suite(suite, cases)
     return {
@@ -69,7 +68,7 @@ def suite_document(
 
 
 def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The file and the line that each kernel begins at now, where it is a file of the repository."""
+    """Yield the file and the first line of each kernel, if the file is in the repository."""
     for kernel in suite.kernels:
         for file in kernel.files[:1]:
             path = suite.root / file
@@ -93,8 +92,9 @@ def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str], newest: CardFigur
 
 
 def is_of_family(gpu: str, card: str) -> bool:
-    """Return whether a device's name has every word of an author's: ``NVIDIA GeForce RTX 3060 Ti`` is of
-    the family ``RTX 3060``.
+    """Return whether a device's name has every word of an author's.
+
+    For example, ``NVIDIA GeForce RTX 3060 Ti`` is of the family ``RTX 3060``.
     """
     return bool(card) and _words(card) <= _words(gpu)
 
@@ -104,7 +104,7 @@ def _words(name: str) -> set[str]:
 
 
 def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
-    """Figures as numbers, to draw by, and as texts as they were published."""
+    """Return values as numbers for drawing, and as published texts."""
     rung = line.rung
     counted = "" if rung.kernel == ladder.against else times(line.speed_up)
     return {
@@ -128,12 +128,12 @@ def _rung(suite: Suite, ladder: Ladder, line: LadderLine) -> dict[str, Any]:
 
 
 def _accesses(suite: Suite, cases: Sequence[SeriesCase]) -> list[dict[str, Any]]:
-    """The accesses of each kernel at the largest size that it was measured at: following them takes long."""
+    """Return the accesses of each kernel at the largest size measured, since analysing them takes long."""
     largest: dict[str, dict[str, int]] = {}
     for case in cases:
         try:
             point = Size.parse(case.size).at(suite.problem.axes)
-        except HarnessError:  # of a suite that had other axes
+        except HarnessError:  # the suite had other axes then
             continue
         before = largest.get(case.kernel)
         if case.kernel in suite.by_name and (before is None or max(point.values()) > max(before.values())):
@@ -147,7 +147,8 @@ def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, 
     problem = ""
     if isinstance(kernel.source_for("cuda"), str):
         try:
-            # How a warp reaches memory is the same on every card; a grid that asks for one is told some.
+            # Memory accesses of a warp are the same on every card. A grid that needs a card gets an arbitrary
+            # one.
             case = suite.case(kernel, point, device=CARDS["h200"].facts)
             found = accesses(suite, kernel, case, launch_of(kernel, case, at_least_one))
         except HarnessError as error:
@@ -163,8 +164,9 @@ def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, 
 
 
 def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
-    """Return what a measured kernel needed of its card, computed from the driver's figures and the launch.
-    None without them, as for a device that is no NVIDIA card.
+    """Return what a measured kernel needed of its card, computed from the driver's values and the launch.
+
+    None without these, for example for devices other than NVIDIA cards.
     """
     launch, resources, capability = row.launch, row.resources, device.compute_capability
     if launch is None or resources is None or not resources.registers:

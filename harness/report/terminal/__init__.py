@@ -1,3 +1,4 @@
-"""Tables, bars and sentences for a terminal, and the JSON of a command that prints them.
-Tables of any look are in ../table.py, the words of a verdict in ../words/.
+"""Tables, bars and sentences for a terminal, and the JSON of commands.
+
+../table.py has the tables' data, and ../words/ the wording of verdicts.
 """

@@ -29,7 +29,7 @@ _MARKS = {
     "skipped": "failed",
 }
 _SUSPECTS = 20
-"""The most that are listed."""
+"""Most suspects listed."""
 
 
 def exit_code(result: BisectResult) -> ExitCode:
@@ -43,14 +43,14 @@ def exit_code(result: BisectResult) -> ExitCode:
 def as_json(result: BisectResult) -> dict[str, Any]:
     """Return the document of a bisection. Effects are shares.
 
-    Schema 2: `steps` with their own suspects, sureness and comparison, in place of `suspects` and `step`; the
-    outcome `creep` with `largest_share`; the side `part`.
+    Schema 2: `steps` with their suspects, probability and comparison replace `suspects` and `step`; there is
+    the outcome `creep` with `largest_share`, and the side `part`.
     """
     return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(result)}
 
 
 def print_bisection(result: BisectResult, status: ExitCode) -> None:
-    """The commits that were looked at and what they come to, on standard output."""
+    """Print the compared commits and the outcome on standard output."""
     out = console()
     if result.looked:
         print_out(_table(result))
@@ -82,7 +82,7 @@ def _table(result: BisectResult) -> Sheet:
 
 
 def told(looked: Looked) -> str:
-    """Return what the figures of a commit do not say."""
+    """Return what a commit's numbers do not show."""
     if looked.side == "skipped":
         return f"{looked.reason}: {looked.message}"
     how = f"same code as {looked.same_as[:10]}; " if looked.same_as else ""
@@ -100,7 +100,7 @@ def _lines(result: BisectResult) -> Iterator[Text]:
         return
     if not result.steps:
         why = f" ({result.ends.reason})" if result.ends else ""
-        yield Text(f"Whether BAD differs from GOOD cannot be told{why}{_by(result)}.", style="bold")
+        yield Text(f"Whether BAD differs from GOOD is unknown{why}{_by(result)}.", style="bold")
         return
     case = in_short(result.case)
     if len(result.steps) == 1:

@@ -19,7 +19,7 @@ from harness.suite.case_id import size_label
 
 CONFIDENCE = 0.95
 TRUSTED = 0.005
-"""The slowdown that a card should show: what a release is held back for, twice the margin."""
+"""The slowdown that a card should detect: twice the margin, which would hold back a release."""
 
 
 def as_json(result: CalibrationResult) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def as_json(result: CalibrationResult) -> dict[str, Any]:
 
 
 def print_calibration(results: Sequence[CalibrationResult]) -> None:
-    """Noise by case, what was found of what was planted, and the false-alarm rate so far."""
+    """Print the noise by case, the planted slowdowns found, and the false-alarm rate so far."""
     out = console()
     for result in results:
         print_out(_noise_table(result))
@@ -102,7 +102,7 @@ def _planted_table(planted: Sequence[Planting]) -> Sheet:
 
 
 def _bound(calibration: Calibration) -> float | None:
-    """Upper bound of the rate of false alarms; None before the first verdict."""
+    """Return the upper bound of the false-alarm rate; None before the first verdict."""
     if not calibration.verdicts:
         return None
     return false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
@@ -121,7 +121,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 
 
 def trust(calibration: Calibration) -> str:
-    """Return whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
+    """Return whether the card can detect a slowdown of 0.5 %, and if not, why."""
     size = exact(TRUSTED)
     visible = {name: noise.smallest_visible for name, noise in calibration.every_case.items()}
     told = {name: least for name, least in visible.items() if least is not None}

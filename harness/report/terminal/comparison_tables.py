@@ -39,7 +39,7 @@ from harness.system.texts import harmless, plain_log
 
 _BY_DEFAULT = frozenset(FAILING[:5])
 _ALWAYS = frozenset({"missing", "failed"})
-"""A case that vanished or failed never passes silently."""
+"""Statuses that always fail a comparison."""
 _ORDER = (
     "regression",
     "improvement",
@@ -52,9 +52,9 @@ _ORDER = (
     "failed",
 )
 _QUIET = ("identical", "unchanged")
-"""Verdicts that the table says enough of."""
+"""Verdicts that need no line below the table."""
 _MOST_REASONS = 100
-"""Number of lines on verdicts that somebody has to act on, after which the rest is counted."""
+"""Most lines on verdicts that need action. The rest are counted."""
 _PAIRS = ("pair of processes", "pairs of processes")
 _NOTHING = "nothing"
 
@@ -62,9 +62,9 @@ JudgedResult: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
 
 
 def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) -> ExitCode:
-    """Return the exit status; `fail_on` names the verdicts that count, none for the default.
+    """Return the exit status. `fail_on` names the verdicts that count; empty for the default ones.
 
-    If nothing was compared, it is inconclusive at best, whatever counts.
+    If nothing was compared, it is inconclusive at best.
     """
     if any(result.interrupted for result in results):
         return ExitCode.INTERRUPTED
@@ -79,7 +79,7 @@ def exit_code(results: Sequence[JudgedResult], fail_on: Collection[str] = ()) ->
 
 
 def fails(verdict: Verdict, fail_on: Collection[str] = ()) -> bool:
-    """Return whether a verdict by itself fails a comparison."""
+    """Return whether a verdict fails a comparison."""
     return verdict.status in (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
 
 
@@ -94,7 +94,7 @@ def _code(verdict: Verdict) -> ExitCode:
 def rejudged_exit_code(
     records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str]
 ) -> ExitCode:
-    """Return the exit status by what is said now; what could not be read counts as not measured."""
+    """Return the exit status by the new verdicts. Unreadable records count as not measured."""
     status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
     return ExitCode.NOT_MEASURED if problems and status is not ExitCode.REGRESSION else status
 
@@ -114,7 +114,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
 
 
 def judgement_as_json(result: FilesResult) -> dict[str, Any]:
-    """Margin, tolerance and confidence are shares."""
+    """Return the JSON of a judgement. Margin, tolerance and confidence are shares."""
     return {
         **fields_of(result, "base", "head", "pairs", "device"),
         **fields_of(result.policy, "margin", "tolerance", "confidence"),
@@ -124,7 +124,7 @@ def judgement_as_json(result: FilesResult) -> dict[str, Any]:
 
 
 def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
-    """Margin, tolerance and confidence are shares."""
+    """Return the JSON of a rejudged record. Margin, tolerance and confidence are shares."""
     return {
         "comparison": record.comparison,
         "complete": record.complete,
@@ -148,12 +148,12 @@ def _rejudged_case_json(record: RejudgedRecord, case: Rejudged) -> dict[str, Any
 
 
 def with_sentence(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> Verdict:
-    """For those who read JSON: with all that is said of it as its message."""
+    """Return the verdict for JSON, with its full explanation as the message."""
     return dataclasses.replace(verdict, message=explained(verdict, units))
 
 
 def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
-    """Tables and closing line on standard output; what else there is to know on standard error."""
+    """Print tables and the closing line on standard output, and everything else on standard error."""
     for result in results:
         rows = result.every_verdict
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
@@ -179,7 +179,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
 
 
 def units_of(comparison: Comparison) -> tuple[str, str]:
-    """Return the unit that an effect was measured in, as one and as many."""
+    """Return the unit of measurement of an effect, singular and plural."""
     processes = comparison.settings.get("processes_a_block")
     return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
 
@@ -190,7 +190,7 @@ def of_executables(comparison: Comparison) -> str:
         return ""
     method = comparison.settings.get("method") or comparison.settings.get("format")
     if not method:
-        return ""  # no process wrote anything
+        return ""  # no process wrote a result
     told = (
         f"Times are the executables' own ({method}), from alternating processes of base and head. Nothing "
         f"was verified.{_of_modules(comparison)}"
@@ -199,7 +199,7 @@ def of_executables(comparison: Comparison) -> str:
 
 
 def _of_modules(comparison: Comparison) -> str:
-    """Sentences on whose Python code the executables ran; empty where none ran."""
+    """Return sentences on whose Python code the executables ran; empty if none ran."""
     own, silent = (comparison.settings.get(name) for name in ("own_modules", "not_proved"))
     words = f" The repository's Python modules came from their own side's files: {own}." if own else ""
     return f"{words} Not proved for all of its Python: {silent}." if silent else words
@@ -224,13 +224,15 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
 def _print_reasons(
     verdicts: Sequence[Verdict], rests_on: str, *, units: tuple[str, str], changes: Sequence[str] = ()
 ) -> None:
-    """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts to act on."""
+    """Print the basis of verdicts, changes of head's problem, and the reasons of verdicts that
+    need action.
+    """
     out = console()
     for told in filter(None, (rests_on, outputs_counted(verdicts))):
         out.print(told, style="dim")
     for change in changes:
         out.print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
-    if len(verdicts) > _MOST_REASONS:  # so that what is left out matters least
+    if len(verdicts) > _MOST_REASONS:  # so that the omitted ones matter least
         verdicts = sorted(verdicts, key=lambda verdict: (*FAILING, *_QUIET).index(verdict.status))
     lines = lines_of(verdicts, units)
     for line in islice(lines, _MOST_REASONS):
@@ -249,7 +251,7 @@ def _limits_in_words(policy: Policy) -> str:
 def calibrated(
     known: CalibrationSummary | None, device: DeviceInfo, cases: Iterable[Verdict], *, of_script: bool = False
 ) -> str:
-    """Return the basis of verdicts: this device's noise, or an assumption; empty if nothing was measured."""
+    """Return the basis of verdicts: this device's noise, or an assumption; empty without a measurement."""
     if known is None or not known.verdicts:
         return basis(0, 0, "", of_script=of_script) if any(case.time for case in cases) else ""
     told = basis(known.verdicts, known.false_alarms, known.measured_at)
@@ -273,9 +275,9 @@ def lines_of(
     *,
     logs: bool = True,
 ) -> Iterator[Text]:
-    """Explain every verdict that somebody has to act on, once for several in a row with the same explanation.
+    """Yield an explanation of every verdict that needs action, once for successive ones with the same text.
 
-    `names` are the names of cases, where these are not their ids.
+    `names` are the displayed names of cases, if these differ from their ids.
     """
     shown: set[str] = set()
     loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
@@ -288,12 +290,12 @@ def lines_of(
             styled(f"{verdict.status} ", verdict.status), (harmless(name), "bold"), harmless(words, keep="\n")
         )
         if logs and verdict.log and verdict.log not in shown:
-            shown.add(verdict.log)  # one broken file costs many cases
+            shown.add(verdict.log)  # a broken file affects many cases
             yield Text(indent(plain_log(verdict.log), "    ", lambda _: True), style="dim")
 
 
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
-    """``1 regression, 3 unchanged. 12.3 s of device time.``"""
+    """Return the last line: ``1 regression, 3 unchanged. 12.3 s of device time.``"""
     counts = Counter(verdict.status for verdict in verdicts)
     told = counted_statuses(counts) or "no case was compared"
     if counts and nothing_compared(counts):
@@ -304,12 +306,12 @@ def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
 
 
 def counted_statuses(counts: Mapping[Any, int]) -> str:
-    """``1 regression, 3 unchanged``; what matters most comes first."""
+    """Return counts, the most important first: ``1 regression, 3 unchanged``."""
     return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts.get(name))
 
 
 def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], status: ExitCode) -> None:
-    """A table a record, and what it comes to, on standard output; `asides` on standard error."""
+    """Print a table and a conclusion for each record on standard output, and `asides` on standard error."""
     out = console()
     for record in records:
         _print_record(record)
@@ -349,7 +351,7 @@ def _print_record(record: RejudgedRecord) -> None:
 
 
 def _is_quiet(case: Rejudged) -> bool:
-    """Return whether the table leaves a case out: nothing was measured, and nothing is wrong."""
+    """Return whether the table omits a case: it was not measured, and nothing is wrong."""
     return case.same and case.now.status == "identical"
 
 
@@ -381,7 +383,7 @@ def _then_and_now(record: RejudgedRecord) -> Sheet:
 
 
 def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
-    """Return a table of labelled cases, against the verdicts then and now."""
+    """Return a table of labelled cases by the recorded and the new verdicts."""
     said: Mapping[str, list[tuple[Truth, str, float]]] = {
         "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
         "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],

@@ -19,7 +19,7 @@ SuiteDemands = Iterable[tuple[Suite, Sequence[Demand]]]
 
 
 def print_demands(card: CardModel, found: SuiteDemands) -> None:
-    """A table a suite on standard output; why figures are missing below it."""
+    """Print a table for each suite on standard output, with the reasons for missing values below."""
     for suite, demands in found:
         sheet = sheet_of(card, suite, demands)
         if sheet.columns:
@@ -29,7 +29,7 @@ def print_demands(card: CardModel, found: SuiteDemands) -> None:
 
 
 def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
-    """Return the cases with known facts; no columns without such a case."""
+    """Return a table of the cases with known facts; without columns if there are none."""
     told = [demand for demand in demands if demand.usage or demand.accesses]
     sizes = {demand.planned.case.size_label for demand in told}
     at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
@@ -38,7 +38,7 @@ def sheet_of(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> Sheet:
 
 
 def problems_of(demands: Sequence[Demand]) -> list[str]:
-    """Return why figures are missing, a line a reason."""
+    """Return why values are missing, a line for each reason."""
     problems: dict[str, dict[str, None]] = {}
     for demand in demands:
         for problem in demand.problems:
@@ -103,7 +103,7 @@ def as_json(card: CardModel, found: SuiteDemands) -> dict[str, Any]:
 
 
 def as_markdown(card: CardModel, suite: Suite, demands: Sequence[Demand]) -> str:
-    """Return a table with its title, and why figures are missing; empty where there is nothing to say."""
+    """Return a table with its title, and why values are missing; empty if there are neither."""
     sheet = sheet_of(card, suite, demands)
     told = [inline(sheet.title), sheet.markdown()] if sheet.columns else []
     return "\n\n".join([*told, *map(inline, problems_of(demands))]) + "\n"

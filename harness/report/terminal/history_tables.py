@@ -1,4 +1,4 @@
-"""A history for the terminal: what is open and what did it, what cannot be judged yet, what else happened."""
+"""A history in the terminal: open events and their causes, unjudged ones, and other events."""
 
 from __future__ import annotations
 
@@ -25,30 +25,29 @@ from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 2
-"""Version of the JSON, raised where a key changes its meaning or goes.
+"""Version of the JSON. It is increased when a key changes its meaning or is removed.
 
 2: suspects are ranges of commits, and intervals are of 99.9 %, not 95 %.
 """
 _LIKELIEST = 10
-"""Likely commits of an event that the JSON names."""
+"""Most likely commits of an event in the JSON."""
 _CLIP = 60
 _CARDS = 6
-"""Up to so many cards have a line each."""
+"""Most cards with a line each."""
 _LATE = 20
-"""Number of commits by which a card must be behind before a line says so."""
+"""Number of commits that a card must be behind to get a line."""
 _OTHERS = 5
-"""Events that are shown under each heading of what is not open."""
+"""Events shown under each heading that is not open."""
 _TITLES = {"improvement": "Improvements", "stale": "Stale"}
 """Headings of events that are not open, by state or kind."""
 _LATE_NAMED = 2
-"""Cards that are behind and are named, each in a line."""
+"""Most cases behind that are named, each in a line."""
 _BROKEN = 8
-"""Commits that made cases fail, of which each has a line."""
+"""Most commits that made cases fail with a line each."""
 _MOST, _MOST_EARLY = 30, 8
-"""Events that a log shows: what is open, and what is too early to judge; each the worst first."""
+"""Events shown in a log, worst first: open ones, and ones too recent to judge."""
 _FEWEST, _LINES, _REST = 2, 3, 20
-"""A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
-events."""
+"""Fewest events of a kind in a terminal, lines of one event, and lines of everything else."""
 _CONVENTION = f"Changes of time: a plus is slower. {half_of(CONFIDENCE)}"
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
@@ -56,23 +55,23 @@ _BESIDE_CASE = 76
 """Width of the columns beside the case in the table of all changes."""
 _INDENT = "  "
 _UNITS = range(1, 4)
-"""Powers of 1,000 that units of one kind are apart, as s and ns."""
+"""Powers of 1,000 between units of one kind, such as s and ns."""
 _NEAR_UNIT = 0.05
 """Largest distance of a ratio's power of 1,000 from these numbers."""
 _NAMED = 4
-"""Commits of several that are named."""
+"""Most commits of a range that are named."""
 _FIGURES = ("before", "after", "effect", "low", "high", "p_value", "cycles_effect")
 _MARKS = {"new": "open", "drift": "open"}
-"""The styles of states that have not their own."""
+"""Styles of states without their own."""
 _STATES = (
     *("new", "expired", "unjudged", "acknowledged", "stale", "fixed"),
     *("improvement", "environment", "change"),
 )
-"""States and kinds in the order in which the last line counts them."""
+"""States and kinds in the order of the counts in the last line."""
 
 
 def exit_code(history: History) -> ExitCode:
-    """Return the status: open regressions and failing cases first, then what is too recent or not shown."""
+    """Return the status: open regressions and failing cases first, then too recent or hidden results."""
     if any(history.conclusion.open) or any(card.failing for card in history.cards):
         return ExitCode.REGRESSION
     unknown = any(history.conclusion.unjudged) or any(card.unrecorded.failed for card in history.cards)
@@ -107,7 +106,7 @@ def _asking(benchmarks: Sequence[str]) -> str:
 
 
 def _print_cards(history: History) -> None:
-    """A line a card where they are few, else one for all; and what is amiss with them."""
+    """Print a line for each card if they are few, else one for all; and their problems."""
     out, commits = console(), history.commits
     newest = max(map(_newest, history.cards), default=-1)
     few = len(history.cards) <= _CARDS
@@ -133,7 +132,7 @@ def _print_cards(history: History) -> None:
 
 
 def _limits(cards: Iterable[CardHistory]) -> Iterator[str]:
-    """Return the limits of asv's configuration, with the number of cases that each applies to."""
+    """Yield the limits of asv's configuration, with the number of affected cases."""
     limits = (one.limit for card in cards for one in card.analysed if one.limit)
     applied = Counter(f"{limit.file}: {each}" for limit in limits for each in limit.sentences)
     return (f"{harmless(each)} ({counted(number, 'case')})" for each, number in applied.items())
@@ -152,7 +151,7 @@ def _failing(history: History) -> list[Text]:
 
 
 def _ended(history: History) -> Iterator[str]:
-    """Yield the number of cases that are measured no more, and of those that may be renamed."""
+    """Yield the number of cases that are no longer measured, and of possibly renamed ones."""
     ended = {case: renamed_to for card in history.cards for case, renamed_to in card.ended.items()}
     if ended:
         renamed = sum(map(bool, ended.values()))
@@ -161,7 +160,7 @@ def _ended(history: History) -> Iterator[str]:
 
 
 def _renamed(cards: Sequence[CardHistory]) -> Iterator[str]:
-    """Yield cards that begin after another one like them has ended, and measure most of its cases."""
+    """Yield cards that begin after a similar card has ended, and measure most of its cases."""
     for new in cards:
         first = min((first for first, _ in new.spans.values()), default=-1)
         before = [old for old in cards if 0 <= _newest(old) < first and _is_like(old, new)]
@@ -188,7 +187,7 @@ def _newest_hash(newest: int, commits: Commits) -> str:
 
 
 def _behind(card: CardHistory, commits: Commits, newest: int) -> str:
-    """Return how far a card is behind the newest measured commit; empty if that is not far."""
+    """Return how far a card is behind the newest measured commit; empty if not far."""
     at = _newest(card)
     if at < 0 or newest - at < _LATE:
         return ""
@@ -220,7 +219,7 @@ def _print_events(history: History, since: str) -> None:
 
 
 def _room(opened: int, early: int) -> tuple[int, int]:
-    """Return how many open and how many unjudged events are shown: in a terminal what fits."""
+    """Return the numbers of open and unjudged events to show: as many as fit into a terminal."""
     out = console()
     if not out.is_terminal:
         return min(opened, _MOST), min(early, _MOST_EARLY)
@@ -230,7 +229,7 @@ def _room(opened: int, early: int) -> tuple[int, int]:
 
 
 def _print_list(title: str, events: Sequence[Event], room: int, history: History) -> None:
-    """Print events with size, commits and cause; below each its worst case and further facts."""
+    """Print events with size, commits and cause, each followed by its worst case and further facts."""
     out = console()
     out.print()
     if title:
@@ -270,7 +269,7 @@ def _head(event: Event, history: History) -> Text:
 
 
 def _side_by_side(facts: Iterable[str], width: int) -> list[str]:
-    """Return facts in lines of up to a width, as many in a line as it holds."""
+    """Return facts in lines of at most `width`, as many per line as fit."""
     lines = list[str]()
     for fact in facts:
         joined = f"{lines[-1]} · {fact}" if lines else fact
@@ -282,7 +281,7 @@ def _side_by_side(facts: Iterable[str], width: int) -> list[str]:
 
 
 def _effect(change: Change) -> str:
-    """``-5.25 ± 0.53 %``; ``~-5.25 %`` if the interval is too wide; ``0 → 128`` if there is no noise."""
+    """Return an effect: ``-5.25 ± 0.53 %``; ``~-5.25 %`` for a wide interval; ``0 → 128`` without noise."""
     if change.low == change.high:
         return f"{change.before:g} → {change.after:g}"
     told = percent(change.effect, sign=True)
@@ -303,7 +302,7 @@ def _why(event: Event) -> str:
 
 
 def _where(event: Event, commits: Commits) -> str:
-    """Return the commits to look at first."""
+    """Return the commits to examine first."""
     return _span(event.narrowest[0] - 1, event.narrowest[-1], commits)
 
 
@@ -328,14 +327,14 @@ def _about(event: Event, history: History) -> Iterator[str]:
 
 
 def _command(event: Event, history: History) -> str:
-    """Return the command that settles what the event leaves open; empty for none."""
+    """Return the command that clarifies the event; empty for none."""
     if event.state == "unjudged" or event.kind == "drift" or event.cause == "not the code":
         return settling(event, history.cases[event.worst.change.case], history.commits)
     return ""
 
 
 def _of_another_unit(change: Change) -> str:
-    """Return a sentence where figures are about 1,000, a million or a billion times those before."""
+    """Return a sentence if values are about 1,000, a million or a billion times the earlier ones."""
     ratio = change.after / change.before if change.before and change.after else 1.0
     size = abs(math.log(ratio, 1000))
     steps = round(size)
@@ -346,7 +345,7 @@ def _of_another_unit(change: Change) -> str:
 
 
 def _suspected(event: Event, commits: Commits) -> str:
-    """Return which of several commits touch the sources, if some do or none does."""
+    """Return which of several commits touch the sources, if only some or none do."""
     if event.likely == 0:
         return "no commit there touches code: check host, driver and installed packages"
     if event.likely == len(event.narrowest):
@@ -356,7 +355,7 @@ def _suspected(event: Event, commits: Commits) -> str:
 
 
 def _others(event: Event, commits: Commits) -> str:
-    """Return a sentence where several commits explain the event as well as one does, or may have done it."""
+    """Return a sentence if several commits explain the event equally well, or may have contributed."""
     if event.moved_twice:
         return f"{clean(event.moved_twice)} changed twice, so at least two commits did it"
     if not event.may_be_several:
@@ -369,7 +368,7 @@ def _others(event: Event, commits: Commits) -> str:
 
 
 def _spread(event: Event) -> str:
-    """Return the number of cases that an event moved, if more than one."""
+    """Return the number of cases in an event, if more than one."""
     worse = {each.change.case for each in event.changes if each.change.kind in WORSE}
     better = {each.change.case for each in event.changes if each.change.kind == "improvement"}
     if not better:
@@ -378,7 +377,7 @@ def _spread(event: Event) -> str:
 
 
 def _print_others(title: str, events: Sequence[Event], more: int, history: History) -> None:
-    """A line each."""
+    """Print a line for each event."""
     out, commits = console(), history.commits
     out.print()
     out.print(title, style="bold")
@@ -416,7 +415,7 @@ def _sizes(event: Event, history: History) -> str:
 
 
 def _print_card(card: CardHistory, commits: Commits) -> None:
-    """Every change in a line of its own, and what there is to say of it."""
+    """Print every change in its own line, with its explanation."""
     out = console()
     out.print(_title(card, commits), style="bold", soft_wrap=True)
     for one in card.failing:
@@ -425,7 +424,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
         print_out(_changes(card.changes, card.cases, commits))
     cases = card.cases
     for each in card.changes:
-        # Of what is unjudged the table says all, unless one commit did it or somebody has decided.
+        # For unjudged changes the table suffices, unless one commit did it or somebody has decided.
         if each.decision or each.change.commits == 1 or not math.isnan(each.change.p_value):
             _print_change(each, cases[each.change.case], commits)
     for line in (*_epochs(card, commits), *_limits([card])):
@@ -486,7 +485,7 @@ def _print_change(each: Stated, case: SeriesCase, commits: Commits) -> None:
 
 
 def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
-    """Yield the beginning of each epoch once, however many series it splits."""
+    """Yield the start of each epoch once, even if it divides many series."""
     seen: dict[tuple[str, ...], int] = {}
     for one in card.analysed:
         for epoch in one.series.epochs[1:]:
@@ -512,13 +511,13 @@ def _closing(history: History) -> str:
 
 
 def clean(text: str, width: int = _CLIP) -> str:
-    """Text of others on one line of a terminal, cut to a width that leaves room for more."""
+    """Return untrusted text on one line, shortened to leave room for more."""
     plain = harmless(text)
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
 def as_json(history: History) -> dict[str, Any]:
-    """Return the whole history but its points."""
+    """Return the whole history except its points."""
     return {
         "schema_version": SCHEMA_VERSION,
         "commits": {
@@ -560,7 +559,7 @@ def _event_json(event: Event, history: History) -> dict[str, Any]:
 
 
 def _range_json(positions: range, commits: Commits) -> dict[str, Any]:
-    """Return a range of commits as git has it: after `good`, up to `bad`."""
+    """Return a range of commits in git's sense: after `good`, up to `bad`."""
     good, bad = (commits[at].hash for at in (positions[0] - 1, positions[-1]))
     return {"good": good, "bad": bad, "commits": len(positions)}
 
@@ -602,7 +601,7 @@ def _case_json(one: Analysed, card: CardHistory, commits: Commits) -> dict[str, 
 
 
 def _time_json(change: Change, case: SeriesCase) -> dict[str, float | None]:
-    """Return the change of time, of a time or a rate; None of other figures."""
+    """Return the change of time, from a time or a rate; None for other values."""
     found = timed(change, case)
     effects = (found.effect, found.low, found.high) if is_speed(case) else (None, None, None)
     return dict(zip(("time_effect", "time_low", "time_high"), effects, strict=True))

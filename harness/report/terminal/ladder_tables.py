@@ -19,11 +19,11 @@ from harness.system.texts import harmless
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
-"""Two neighbouring cells for a figure that takes minutes."""
+"""Two neighbouring cells for a value that takes minutes to measure."""
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
-    """A ladder on standard output; figures are as old as they are `now`."""
+    """Print a ladder on standard output, with the age of its values at `now`."""
     out = console()
     ladder = report.ladder
     out.print(f"{report.suite}.{ladder.name}: {ladder.title}", style="bold")
@@ -41,7 +41,7 @@ def print_ladder(report: LadderReport, now: dt.datetime) -> None:
 
 
 def markdown(report: LadderReport) -> str:
-    """A ladder as Markdown, with a heading of the third level. Figures have their dates: it is read later."""
+    """Return a ladder as Markdown, with a heading of level three. Values have dates instead of ages."""
     ladder = report.ladder
     told = [f"### {inline(ladder.title)}", inline(_theirs(report)), inline(publication(ladder))]
     for heading, columns, notes in _parts(report, None):
@@ -50,7 +50,7 @@ def markdown(report: LadderReport) -> str:
 
 
 def print_hints(reports: Sequence[LadderReport]) -> None:
-    """Print the commands that measure the missing figures."""
+    """Print the commands that measure the missing values."""
     found: dict[str, dict[str, None]] = {"": {}, "missing": {}, "slow": {}, "swept": {}}
     for report in reports:
         for machine in report.machines or (None,):
@@ -67,7 +67,7 @@ def print_hints(reports: Sequence[LadderReport]) -> None:
 
 
 def _wanting(report: LadderReport, line: LadderLine, machine: Machine | None) -> tuple[str, str]:
-    """Return which kind of command measures a missing figure, and its name."""
+    """Return the kind of command that measures a missing value, and its name."""
     name = machine.name if machine else ""
     backend = line.rung.backend or (machine.device.backend if machine else "")
     if name in line.ours or (backend and line.kernel.source_for(backend) is None):
@@ -88,14 +88,14 @@ def _theirs(report: LadderReport) -> str:
 
 
 def publication(ladder: Ladder) -> str:
-    """Return where the figures come from: author, title, date and address, as far as they are known."""
+    """Return the publication of the values: author, title, date and address, as far as known."""
     title = f"\u201c{ladder.publication}\u201d" if ladder.publication else ""
     told = ", ".join(filter(None, (ladder.author, title, ladder.date)))
     return " ".join(filter(None, (f"{told}." if told else "", ladder.url)))
 
 
 def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str, list[Column], list[str]]]:
-    """Return heading, table and notes for each device, or once if kernels are held against another."""
+    """Yield heading, table and notes for each device, or once if kernels are compared with another."""
     if report.ladder.against:
         yield "", _held_against(report), list(_sources(report, now))
         return
@@ -114,7 +114,7 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
-    """Yield the device of each line, the kernel that it ran, and the age of its figures."""
+    """Yield the device of each line, the kernel that it ran, and the age of its values."""
     lines = [line for line in report.lines if line.rung.backend]
     for machine in report.machines:
         best = report.best.get(machine.name, {})
@@ -125,7 +125,7 @@ def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
 
 
 def _shown(report: LadderReport, machine: Machine | None) -> list[LadderLine]:
-    """Return the author's rungs, and the vendors' kernels that there are for a device; size by size."""
+    """Return the author's rungs, and the vendors' kernels for a device, size by size."""
     lines = [
         line
         for line in report.lines
@@ -139,7 +139,7 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[LadderLine]:
 
 
 def _gain(report: LadderReport, line: LadderLine, machine: Machine) -> str:
-    """Return the rate of the kernel that repairs a rung's over the rung's own."""
+    """Return the rate of the kernel that fixes a rung over the rung's rate."""
     twins = (
         each.ours[machine.name]
         for each in report.lines
@@ -187,7 +187,7 @@ def _rate(ours: Ours | None, mark: str = "") -> str:
 
 
 def _held_against(report: LadderReport) -> list[Column]:
-    """A line a size and card: the author's, then ours."""
+    """Return a line for each size and card: the author's, then ours."""
     against = report.ladder.against
     table: list[list[str]] = []
     by_size: dict[str, list[LadderLine]] = {}
@@ -207,7 +207,7 @@ def _held_against(report: LadderReport) -> list[Column]:
             rows.append([spec, *_measured(base, best, others, name)])
         table += [[size if row is rows[0] else "", *row] for row in rows]
     base_label = next(line.rung.label for line in report.lines if line.rung.kernel == against)
-    # Kernels beside the one that is held against.
+    # Kernels to compare with the chosen one.
     others = [line for line in report.lines if line.rung.backend and line.rung.kernel != against]
     figures = [(base_label, "ms"), (base_label, report.unit), ("card", "ms"), ("card", report.unit)]
     figures += [
@@ -250,7 +250,7 @@ def _notes(
     now: dt.datetime | None,
     more: Sequence[Ours] = (),
 ) -> Iterator[str]:
-    """The commits that the figures are of and how old they are; why there is none where it was tried."""
+    """Yield the commits and ages of the values, and the reasons for missing ones."""
     origins: dict[tuple[str, bool], list[tuple[str, Ours]]] = {}
     named = [(line.rung.label, each) for line, each in zip(lines, ours, strict=True) if each]
     for label, each in [*named, *((each.kernel, each) for each in more)]:
@@ -308,7 +308,7 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
 
 
 def given(value: float | None, decimals: int = 0) -> str:
-    """Return a published figure as it was published."""
+    """Return a published value with its published digits."""
     if value is None:
         return ""
     return f"{value:,.{decimals}f}" if decimals else f"{value:,.6g}"

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 def _purpose(purpose: Purpose) -> str:
-    from harness.run.pair_session import PURPOSES  # takes long to import, and is there by now
+    from harness.run.pair_session import PURPOSES  # slow to import, but imported by now
 
     return PURPOSES[purpose]
 
 
 class Waiting:
-    """A spinner on standard error, in a terminal only, followed by its text."""
+    """A spinner on standard error, only in a terminal, with a text."""
 
     def __init__(self, words: str) -> None:
         self.words = words
@@ -49,7 +49,7 @@ class Waiting:
         self.status = self.console.status(words)
 
     def tell(self, what: str) -> None:
-        # On one line: of two, each turn of the spinner would leave the first behind.
+        # Use one line: with two, each turn of the spinner would leave the first behind.
         room = self.console.width - len(self.words) - 5
         self.status.update(f"{self.words}: {escape(what if len(what) <= room else f'{what[: room - 1]}…')}")
 
@@ -63,7 +63,7 @@ class Waiting:
 
 
 class DeviceProgress:
-    """A bar on standard error, with the elapsed time unless other columns are given; a context manager."""
+    """A bar on standard error, by default with the elapsed time; a context manager."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         self.console = Console(stderr=True)
@@ -81,11 +81,11 @@ class DeviceProgress:
         self.began = 0.0
         self.device = ""
         self.card = ""
-        """Spec of the card, where several are shown; empty for the only device."""
+        """Spec of the card if several are shown; empty for a single device."""
         self._run: set[tuple[str, str, str]] = set()
 
     def of_card(self, spec: str) -> Self:
-        """Return an observer of one of several cards, with a bar of its own in the same display."""
+        """Return an observer of one of several cards, with its own bar in the same display."""
         one = copy.copy(self)
         one.card = spec
         one.task = self.progress.add_task(f"{spec} waiting", total=None, note="")
@@ -93,7 +93,7 @@ class DeviceProgress:
         return one
 
     def show(self, description: str, **more: Any) -> None:
-        """Describe on the bar what the device does."""
+        """Describe the device's activity on the bar."""
         self.progress.update(self.task, description=f"{self.card} {description}".lstrip(), **more)
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class DeviceProgress:
         ):
             self._run.add(
                 (self.card, self.name, stage)
-            )  # a build of a minute, in a log that would stay silent
+            )  # a build of a minute, during which a log would be silent
             self.waiting(f"{render(self.name).plain}: {stage}" if self.name else stage)
         self.show(f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
@@ -164,7 +164,7 @@ class CompareProgress(DeviceProgress):
 
 
 class BisectProgress(CompareProgress):
-    """A line for each comparison, and above it a bar for the one that goes on."""
+    """A line for each comparison, below a bar for the running one."""
 
     pair = ""
 
@@ -193,7 +193,7 @@ _PHASES = {
     "repeat": "the winner in fresh processes",
 }
 _EVERY_S = 10.0
-"""Seconds between two lines in a log."""
+"""Time between two lines in a log, in seconds."""
 
 
 class SweepProgress(DeviceProgress):
@@ -209,7 +209,7 @@ class SweepProgress(DeviceProgress):
         self.waiting(f"Device: {device.spec}, {device.name}")
 
     def stage(self, stage: str) -> None:
-        """Ignore a worker's next step: it is too quick to follow."""
+        """Ignore the stages of a worker, which are too short to show."""
 
     def started(self, sweep: Sweep, state: SweepState) -> None:
         self.name = f"{sweep.source.suite}.{sweep.kernel}"
@@ -240,7 +240,7 @@ class SweepProgress(DeviceProgress):
             self.best = row
 
     def _best_so_far(self) -> str:
-        # Later on they are held against each other, and what was fastest by itself says little.
+        # Later they are compared with each other, and the fastest time alone says little.
         if self.best is None or self.best.time_ns is None or self.part != _PHASES["screen"]:
             return ""
         chosen, time_ms = self.best.configuration, self.best.time_ns / 1e6
@@ -249,6 +249,6 @@ class SweepProgress(DeviceProgress):
 
 
 def _speed(row: SweepRow) -> float:
-    """Work in a given time. Times of two sizes cannot be compared, but rates can."""
+    """Return the work per time. Times of two sizes are not comparable, but rates are."""
     assert row.time_ns
     return (row.flop or row.moved_bytes or 1) / row.time_ns

@@ -1,4 +1,4 @@
-"""The tables of a run, as the terminal shows them."""
+"""The tables of a run in the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.system.texts import harmless
 
 
 def outcome(row: Row) -> str:
-    """A row in a few words, for a progress line: ``measured, 1.234 ms``, or what became of it and why."""
+    """Return a row in a few words for a progress line: ``measured, 1.234 ms``, or its failure and reason."""
     if row.measurement is not None:
         return f"{row.status}, {summarize(row.measurement.times_ns).median_ns / 1e6:.4g} ms"
     return f"{row.status} ({row.reason})" if row.reason else row.status
@@ -56,7 +56,7 @@ STYLES: Mapping[str, str] = {
     "fixed": "green",
     "environment": "cyan",
     "none": "dim",
-    # Viridis, whose brightness rises evenly, so that it also reads in grey.
+    # Viridis: its brightness rises evenly, so that it works in grey too.
     "l0": "white on #440154",
     "l1": "white on #443983",
     "l2": "white on #31688e",
@@ -69,7 +69,7 @@ STYLES: Mapping[str, str] = {
 
 
 def console() -> Console:
-    """Return standard output, without markup, wide enough for a log unless COLUMNS is set."""
+    """Return standard output without markup, wide enough for a log unless COLUMNS is set."""
     out = Console(highlight=False, markup=False, emoji=False)
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = LOG_WIDTH
@@ -77,9 +77,9 @@ def console() -> Console:
 
 
 def distinct(names: Iterable[str], width: int) -> dict[str, str]:
-    """Cut each name between two of its words to so many characters, where no two then look alike.
+    """Shorten each name between words to `width` characters, keeping the names distinct.
 
-    What is cut is in the middle, or else nearer to an end; names that still look alike become longer.
+    The middle is cut first, then positions nearer to an end. Names that still look alike become longer.
     """
     plain = {name: harmless(name) for name in names}
     longest = max(map(len, plain.values()), default=0)
@@ -93,26 +93,26 @@ def distinct(names: Iterable[str], width: int) -> dict[str, str]:
 
 
 _SHARES = (0.5, 0.25, 0.75, 0.0)
-"""Shares of a name's room that its beginning may have, in the order in which they are tried."""
+"""Shares of a name's room for its beginning, in the order tried."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|.")
 
 
 def _cut(text: str, width: int, share: float) -> str:
-    """Return a text with an ellipsis in place of the words that are too many."""
+    """Return a text with an ellipsis in place of omitted words."""
     if len(text) <= width:
         return text
     room = width - 1
     starts = [found.start() for found in _WORD.finditer(text)]
     head = max((at for at in starts if at <= share * room), default=0)
     tail = min((at for at in starts if len(text) - at <= room - head), default=len(text))
-    if head + len(text) - tail < room / 2:  # a word as long as all the room
+    if head + len(text) - tail < room / 2:  # a word that fills the room
         head = int(share * room)
         tail = len(text) - (room - head)
     return f"{text[:head]}…{text[tail:]}"
 
 
 def print_error(text: str) -> None:
-    """A line on standard error, as it is and never wrapped."""
+    """Print a line on standard error without wrapping."""
     out = Console(stderr=True, highlight=False, markup=False, emoji=False)
     out.print(harmless(text), soft_wrap=True)
 
@@ -128,12 +128,12 @@ def print_end(problem: str, path: Path | str | None, interrupted: str) -> None:
 
 
 def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
-    """A sheet with its title and caption, with the columns that fit; a text as it is."""
+    """Print a sheet with its title, caption and the columns that fit, or a text."""
     out = out or console()
     if isinstance(sheet, Text):
         out.print(sheet)
         return
-    # Apart from the table: what is inside is wrapped at the table's width, which may be a few words.
+    # Separate from the table, at whose width it would wrap.
     if sheet.title:
         out.print(Text(harmless(sheet.title)), style="bold", soft_wrap=True)
     if sheet.columns[0].cells:
@@ -180,7 +180,9 @@ def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
 
 
 def check_table(result: RunResult) -> Sheet:
-    """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
+    """Return a line for each kernel and size: verified or not, and its largest error relative to
+    the bound.
+    """
     rows = result.rows
     return Sheet(
         title=_title(result.run),
@@ -194,7 +196,7 @@ def check_table(result: RunResult) -> Sheet:
 
 
 def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
-    """A line a case of another harness's file: its time, of how many samples, and that none is verified."""
+    """Return a line for each case of another harness's file: its time and number of samples, not verified."""
     found = [summary_of(row, run) for row in rows]
     return Sheet(
         title=_title(run),
@@ -220,7 +222,9 @@ def _error(row: Row) -> str:
 
 
 def run_tables(result: RunResult) -> Iterator[Sheet]:
-    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, result."""
+    """Yield a ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature,
+    result.
+    """
     for size in dict.fromkeys(size_label(row.sizes) for row in result.rows):
         rows = [row for row in result.rows if size_label(row.sizes) == size]
         yield Sheet(
@@ -266,7 +270,7 @@ def _library_name(rows: Sequence[Row]) -> str:
 
 
 def _unit_notes(run: Run, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the kernels that compute with another type than their dtype, by their rates."""
+    """Yield the kernels that compute in another type than their dtype, by their rates."""
     units = [(row, summary_of(row, run).unit) for row in rows]
     for unit in dict.fromkeys(unit for row, unit in units if unit not in ("", row.dtype)):
         names = ", ".join(row.kernel for row, each in units if each == unit != row.dtype)
@@ -299,6 +303,6 @@ def _status(row: Row) -> Cell:
 def _half_width(summary: RowSummary) -> str:
     if summary.time_ms is None or summary.time_low_ms is None or summary.time_high_ms is None:
         return ""
-    if summary.slots < 2:  # one time says nothing of how it scatters
+    if summary.slots < 2:  # a single time shows no scatter
         return ""
     return percent_figure((summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms))

@@ -24,7 +24,7 @@ _MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "
 
 
 def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
-    """A line for what differs in the same way, with its architectures: the risks, or else what moved."""
+    """Return a line for each distinct difference, with its architectures: risks, or other changes."""
     archs: dict[tuple[str, Cell, str], list[str]] = {}
     for each in filter(_is_told, found):
         key = label_of(each, found), _result(each), _what(each)
@@ -71,12 +71,12 @@ def loop_sheets(found: Sequence[Difference]) -> Iterator[Sheet]:
 
 
 def _is_told(each: Difference) -> bool:
-    """Return whether a difference has a line: what is alike has none, unless it has a risk."""
+    """Return whether a difference has a line: identical builds have none, unless they have a risk."""
     return each.status not in ("identical", "not-built") or bool(each.risks)
 
 
 def label_of(each: Difference, found: Sequence[Difference]) -> str:
-    """Return the kernel, and where it is built in several ways one of the sizes that this way is for."""
+    """Return the kernel, with one of the sizes if it is built in several ways."""
     build = each.shown.build
     alike = [
         other
@@ -103,7 +103,7 @@ def status_counts(found: Sequence[Difference]) -> dict[DifferenceStatus, int]:
 
 
 def summary(found: Sequence[Difference]) -> str:
-    """``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
+    """Return a summary: ``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
     statuses = status_counts(found)
     risky = sum(bool(each.risks) for each in found)
     parts = ", ".join(f"{count} {status}" for status, count in statuses.items())

@@ -1,4 +1,4 @@
-"""Facts without a card, as tables and as JSON: builds, static facts, bounds beside measured times."""
+"""Facts from builds, without a card, as tables and as JSON: builds, static facts, lower time bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEMORY = ("LDG", "LDGSTS", "STG", "LDL", "STL", "LDS", "LDSM", "STS")
 
 
 def build_table(result: BuildResult) -> Sheet:
-    """A line a kernel and architecture: built or not, and what ptxas says of it."""
+    """Return a line for each kernel and architecture: built or not, and ptxas' resources."""
     rows = result.builds
     used = [row.usage for row in rows]
     return Sheet(
@@ -75,7 +75,9 @@ def _names(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:
 
 
 def facts_tables(result: BuildResult, facts: Sequence[StaticFacts]) -> Iterator[Sheet]:
-    """A line a kernel and architecture: what it needs; then what its hottest loop is made of."""
+    """Yield tables with a line for each kernel and architecture: its resources, then its hottest loop's
+    instructions.
+    """
     rows = [each.build for each in facts]
     used, codes = [row.usage for row in rows], [row.code for row in rows]
     held = [each.residency for each in facts]
@@ -159,7 +161,7 @@ def _mix(facts: Sequence[StaticFacts]) -> Sheet:
 
 
 def _work(kinds: Mapping[str, int]) -> str:
-    """``512 FFMA``: the arithmetic that there is most of."""
+    """Return the most frequent arithmetic, such as ``512 FFMA``."""
     kind, count = max(
         ((kind, count) for kind, count in kinds.items() if arithmetic({kind: 1})),
         key=lambda item: item[1],
@@ -169,7 +171,7 @@ def _work(kinds: Mapping[str, int]) -> str:
 
 
 def _memory(kinds: Mapping[str, int]) -> str:
-    """``2 LDG.128, 16 LDS.64``, device memory first."""
+    """Return memory instructions, device memory first: ``2 LDG.128, 16 LDS.64``."""
     return ", ".join(
         f"{count} {operation}.{bits}"
         for operation in _MEMORY
@@ -178,7 +180,7 @@ def _memory(kinds: Mapping[str, int]) -> str:
 
 
 def facts_json(result: BuildResult, facts: Sequence[StaticFacts]) -> list[dict[str, Any]]:
-    """Return an object for each kernel and architecture, and for each way in which a kernel is built."""
+    """Return an object for each kernel and architecture, and for each of a kernel's variants."""
     source = result.loaded.source
     return [
         {"suite": source.suite, "commit": source.commit, "dirty": source.dirty, "compiler": result.compiler}
@@ -227,7 +229,9 @@ def _without_text(instructions: Instructions) -> dict[str, Any]:
 
 
 def bounds_tables(held: Sequence[BoundedCase]) -> Iterator[Sheet]:
-    """A table of each card's cases, the farthest from its bound first, and one of how far they are in all."""
+    """Yield a table of each card's cases, the farthest from its bound first, and a summary of the
+    distances.
+    """
     for card in dict.fromkeys(each.card for each in held):
         of_card = sorted((each for each in held if each.card == card), key=lambda each: each.reached)
         reached = [
@@ -252,7 +256,7 @@ def _distribution(card: str, held: Sequence[BoundedCase]) -> Sheet:
         groups.setdefault(each.by, []).append(100 * each.reached)
     if len(groups) > 1:
         groups["all"] = [100 * each.reached for each in held]
-    # Sorted already.
+    # Already sorted.
     cuts = [
         (each[0], *(quantiles(each, n=4, method="inclusive") if len(each) > 1 else 3 * each), each[-1])
         for each in groups.values()

@@ -1,5 +1,6 @@
-"""A sweep's figures, and what shows them: tables, heat map, JSON, and a page that needs nothing else: no
-script, no request, and it works from a disk.
+"""A sweep's results as tables, heat map, JSON and a page.
+
+The page has no scripts and sends no requests, so it works from a disk.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BEST = 10
 PANELS = 12
 """Largest number of parts of a heat map. With more, each cell is the best over the parts."""
 STEPS = (0.10, 0.25, 0.50, 0.75, 0.90, 0.97)
-"""Shares of the best rate of a size, where one colour of a heat map ends and the next begins."""
+"""Shares of a size's best rate that separate the colours of a heat map."""
 LEGEND = {"best": "*", "rejected": "-", "failed": "!", "not tried": "."}
 """Signs in cells without a rate, and the sign of the best rate."""
 _NUMBER = r"\d+(?:[.,]\d+)*"
@@ -42,23 +43,23 @@ _NUMBER = r"\d+(?:[.,]\d+)*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedRow:
-    """A measured configuration among those of its size, identical ones counted once."""
+    """A measured configuration among those of its size. Identical ones are counted once."""
 
     place: int
     row: SweepRow
     half_width: float | None
-    """Half the interval of its time over the time; of a winner half the range of its processes."""
+    """Half the interval of its time over the time; for a winner, half the range of its processes."""
     behind: Effect | None
     winner: bool
-    """True where the configuration was measured again in fresh processes."""
+    """True if the configuration was measured again in fresh processes."""
     tied: bool
     also: tuple[int, ...]
-    """Numbers of the configurations whose code is the same."""
+    """Numbers of the configurations with the same code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLine:
-    """Every configuration that has these values."""
+    """All configurations with these values."""
 
     values: Mapping[str, Value]
     configurations: int
@@ -81,7 +82,7 @@ class Count:
 
 
 class SweepFigures:
-    """Figures of one result, each worked out once."""
+    """Values of a result, each computed once."""
 
     def __init__(self, result: SweepResult) -> None:
         self.result = result
@@ -93,14 +94,16 @@ class SweepFigures:
 
     @cached_property
     def unit(self) -> str:
-        """GFLOP/s; GB/s where operations are not counted; launches/s where bytes are not either."""
+        """Return the unit: GFLOP/s; GB/s if operations are not counted; launches/s if bytes are
+        not either.
+        """
         if all(row.flop for row in self.measured):
             return "GFLOP/s"
         return "GB/s" if all(row.moved_bytes for row in self.measured) else "launches/s"
 
     @cached_property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by the name of their group. One that is in none is a group of its own."""
+        """Return the names of parameters by group. A parameter without a group is its own group."""
         grouped = {name for names in self.sweep.groups.values() for name in names}
         own = {name: (name,) for name in self.sweep.parameters if name not in grouped}
         return {**{name: tuple(names) for name, names in self.sweep.groups.items()}, **own}
@@ -114,7 +117,7 @@ class SweepFigures:
         return {size_label(final.sizes): final for final in self.result.finals}
 
     def time_ns(self, row: SweepRow) -> float:
-        """Return the time of a row. That of a winner and its duplicates was measured in fresh processes."""
+        """Return the time of a row. For a winner and its duplicates it comes from fresh processes."""
         final = self.finals.get(_size(row))
         if final and final.number in (row.configuration.number, row.same_as):
             return final.time_ns
@@ -128,13 +131,13 @@ class SweepFigures:
         return (work or 0) / self.time_ns(row)
 
     def peak_percent(self, row: SweepRow) -> float | None:
-        """Share of what the card could do in theory."""
+        """Return the share of the card's theoretical peak, in percent."""
         rate = self.rate(row)
         peak = peak_of(self.sweep.peaks, self.unit, row.dtype, rate)
         return 100 * rate / peak if peak else None
 
     def by_group(self) -> dict[str, list[GroupLine]]:
-        """For each group a line for each of its values, in the suite's order."""
+        """Return a line for each value of each group, in the suite's order."""
         found: dict[str, list[GroupLine]] = {}
         for group, names in self.groups.items():
             rows: dict[tuple[Value, ...], list[SweepRow]] = defaultdict(list)
@@ -167,7 +170,7 @@ class SweepFigures:
     def ranking(self, size: str) -> list[RankedRow]:
         """Return the measured configurations of a size, the best first.
 
-        Effects in pairs decide where there are some: times of screening were taken one after another.
+        Paired effects decide if there are any, because screening times were measured one after another.
         """
         rows = [row for row in self.measured if _size(row) == size]
         also: dict[int, list[int]] = defaultdict(list)
@@ -210,7 +213,7 @@ def _size(row: SweepRow) -> str:
 
 
 def _best_so_far(rows: Sequence[SweepRow], final: Final | None) -> SweepRow | None:
-    """The winner; before there is one, who beat the others in pairs; before there are pairs, the fastest."""
+    """Return the winner; else the configuration that won its pairs; else the fastest."""
     if final:
         return next((row for row in rows if row.configuration.number == final.number), None)
     paired = [row for row in rows if row.round and row.behind is None]
@@ -227,7 +230,7 @@ def _half_width(row: SweepRow, final: Final | None) -> float | None:
 
 
 def label_of(values: Mapping[str, Value]) -> str:
-    """``32x64x32`` for numbers, ``k_innermost`` for a word, ``word, 4`` for both."""
+    """Return ``32x64x32`` for numbers, ``k_innermost`` for a word, ``word, 4`` for both."""
     numbers = all(isinstance(value, int) for value in values.values())
     return ("x" if numbers else ", ").join(map(str, values.values()))
 
@@ -238,7 +241,7 @@ def _label(configuration: Configuration, names: Sequence[str]) -> str:
 
 
 def parts_of(configuration: Configuration, sweep: Sweep, groups: Mapping[str, Sequence[str]]) -> str:
-    """Return a configuration in few words: groups as they are called in tables, other parameters by name."""
+    """Return a short form of a configuration: groups as in tables, other parameters by name."""
     labels = {group: _label(configuration, names) for group, names in groups.items()}
     parts = (label if group in sweep.groups else f"{group}={label}" for group, label in labels.items())
     return " ".join(filter(None, parts))
@@ -260,7 +263,7 @@ def _standing(row: SweepRow) -> tuple[str, str]:
     if row.status == "rejected" and row.reason == "rule":
         return "rejected", row.message.partition(" does not hold")[0]
     if row.status == "rejected":
-        # Of sentences that differ in their numbers alone, one is enough.
+        # Of sentences that differ only in numbers, one is enough.
         return "rejected", f"{row.reason}: {re.sub(_NUMBER, '…', row.message)}"
     return "failed", row.reason
 
@@ -412,7 +415,7 @@ def _threads(row: SweepRow) -> str:
 
 
 def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
-    """The rates of each size over the two groups that have most values; other groups make parts of it."""
+    """Yield the rates of each size over the two groups with most values. Other groups form separate parts."""
     figures = SweepFigures(result)
     values = {
         group: tuple(dict.fromkeys(_label(row.configuration, names) for row in result.rows))
@@ -454,7 +457,7 @@ def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
 
 
 def _heat_cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapping[tuple[str, ...], Cell]:
-    """Cells by labels of the groups. Their texts have room around them, for the colour."""
+    """Return cells by labels of the groups. Their texts include spaces for the coloured background."""
     found: dict[tuple[str, ...], list[SweepRow]] = defaultdict(list)
     for row in figures.result.rows:
         if _size(row) == size:
@@ -464,7 +467,7 @@ def _heat_cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapp
     def cell(rows: Sequence[SweepRow]) -> Cell:
         rate = max(map(figures.rate, filter(_is_measured, rows)), default=None)
         if rate is not None:
-            mark = LEGEND["best"] if rate == best else " "  # numbers stay one below the other
+            mark = LEGEND["best"] if rate == best else " "  # keep numbers aligned
             return Cell(f" {number(rate, 3)}{mark} ", SHADES[level_of(rate / best)])
         failed = any(row.status == "failed" for row in rows)
         return empty("failed" if failed else "rejected")
@@ -476,7 +479,7 @@ def _heat_cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapp
 
 
 def level_of(share: float) -> int:
-    """Which of the colours, 0 for the slowest."""
+    """Return the index of a colour, 0 for the slowest."""
     return sum(share >= step for step in STEPS)
 
 
@@ -488,9 +491,9 @@ def step_names() -> tuple[str, ...]:
 
 
 def heat_map(result: SweepResult, width: int) -> Iterator[Sheet | Text]:
-    """Yield the heat maps for a terminal, and a legend at the end.
+    """Yield the heat maps for a terminal, with a legend at the end.
 
-    Where a map is too wide for `width` columns, its columns go on in another table.
+    A map wider than `width` columns continues in another table.
     """
     found = list(heat_sheets(result))
     for sheet in found:
@@ -502,7 +505,7 @@ def heat_map(result: SweepResult, width: int) -> Iterator[Sheet | Text]:
 
 
 def sweep_page(result: SweepResult) -> str:
-    """Return the tables that the terminal shows, and the heat map, as HTML."""
+    """Return the terminal's tables and the heat map as HTML."""
     folder, title = Path(__file__).parent, f"Sweep of {title_of(result)}"
     template = html_environment(folder.parent).get_template("terminal/sweep.html.j2")
     return template.render(
@@ -518,12 +521,12 @@ def sweep_page(result: SweepResult) -> str:
 
 
 def write_page(result: SweepResult, path: Path) -> None:
-    """Raises StoreError where it cannot be written."""
+    """Write the page. Raises StoreError if that fails."""
     write_file(path, sweep_page(result).encode(), "Name a file in a folder with room.")
 
 
 def as_json(result: SweepResult) -> dict[str, Any]:
-    """Return the records as they are stored, with the rates and tables that were derived from them."""
+    """Return the stored records, with the rates and tables derived from them."""
     figures = SweepFigures(result)
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,3 +1,1 @@
-"""A verdict in words, the same on every face: terminal, pytest, comment, check, page.
-No table and no markup.
-"""
+"""A verdict in words, the same in terminal, pytest, comment, check and page. No tables and no markup."""

@@ -1,4 +1,4 @@
-"""A verdict in words, the same on every face: terminal, pytest, comment, check, page.
+"""A verdict in words, the same in terminal, pytest, comment, check and page.
 
 All but `explained`, `why` and `settings` is made from numbers and codes alone, so it may be said of what a
 stranger's job wrote.
@@ -32,14 +32,14 @@ from harness.report.words.of_diagnosis import risk_text
 from harness.suite.case_id import size_label
 
 _SMALL_NS = 1e4
-"""Shorter times than this are awkward in milliseconds."""
+"""Times in ns below which milliseconds are impractical."""
 _COMPILERS = re.compile(r", (?!V[0-9])")
-"""Between the names of what compiles; the version of an nvcc has a comma itself."""
+"""Separator of compiler names. An nvcc's version contains a comma too."""
 _MOST_SETTINGS = 6
 PROCESSES = ("process", "processes")
-"""The unit that an effect is measured in, one and many."""
+"""Unit of measurement of an effect, singular and plural."""
 ROUNDS = ("round of runs", "rounds of runs")
-"""The same of executables."""
+"""The same for executables."""
 _REASONS: Mapping[str, tuple[str, str]] = {
     "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
     "not-confirmed": ("not confirmed by fresh processes", "run it again"),
@@ -94,13 +94,13 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "not-comparable": ("base and head take other arrays", ""),
     "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
 }
-"""The cause and the remedy, by reason."""
+"""Cause and remedy by reason."""
 
 
 def sentence(case: Verdict, units: tuple[str, str] = PROCESSES) -> str:
-    """``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
+    """Return the result: ``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
 
-    `units` is what an effect was measured in, one and many.
+    `units` is the unit of measurement of the effect, singular and plural.
     """
     parts = (_measured(case, units), _standing(case), _cause(case))
     return " ".join(part for part in (*parts, _coupled(case), _outputs(case)) if part)
@@ -119,12 +119,12 @@ def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
 
 
 def held_to(case: Verdict) -> str:
-    """Return the word for the basis of comparison, such as ``same-as-base``; empty if unknown or failed."""
+    """Return the word for the outputs' reference, such as ``same-as-base``; empty if unknown or failed."""
     return "" if case.outputs is None or case.status == "failed" else word_of_outputs(case.outputs)
 
 
 def word_of_outputs(outputs: Outputs) -> str:
-    """``same-as-base``: the word for outputs that passed."""
+    """Return the word for outputs that passed, such as ``same-as-base``."""
     return _HELD_TO.get(outputs.held_to) or f"same as {outputs.function or 'a function'}"
 
 
@@ -136,7 +136,7 @@ _HELD_TO: Mapping[str, str] = {
 
 
 def outputs_counted(cases: Iterable[Verdict]) -> str:
-    """``Outputs: 3 same-as-base, 1 not compared.``: empty where nothing but verified outputs is known."""
+    """Return ``Outputs: 3 same-as-base, 1 not compared.``; empty if all are verified or unknown."""
     words = Counter(filter(None, map(held_to, cases)))
     if not words.keys() - {"verified"}:
         return ""
@@ -144,7 +144,7 @@ def outputs_counted(cases: Iterable[Verdict]) -> str:
 
 
 def _outputs(case: Verdict) -> str:
-    """Return how closely outputs agreed, or why that is unknown; empty where a reference verified them."""
+    """Return how closely outputs agreed, or why that is unknown; empty if a reference verified them."""
     outputs = case.outputs
     if outputs is None or outputs.held_to == "reference" or case.status == "failed":
         return ""
@@ -169,8 +169,9 @@ _NOT_COMPARED: Mapping[str, str] = {
 
 
 def settings(case: Verdict, mark: Callable[[str], str] = str) -> str:
-    """``Settings differ: torch.get_num_threads: 8 → 1.`` Each is a process's own text, which `mark` makes fit
-    for where it is said; empty where none differs.
+    """Return ``Settings differ: torch.get_num_threads: 8 → 1.``; empty if none differ.
+
+    Settings are texts of a process, which `mark` escapes.
     """
     changed = case.settings_changed
     if not changed:
@@ -197,12 +198,12 @@ def why(diagnosis: Diagnosis | None, mark: Callable[[str], str] = str) -> str:
 
 
 def reason(case: Verdict) -> str:
-    """Return why a case failed or could not be judged; empty where the code is unknown."""
+    """Return why a case failed or could not be judged; empty for an unknown code."""
     return _REASONS.get(case.reason, ("", ""))[0]
 
 
 def remedy(case: Verdict, *, calibrated: bool) -> str:
-    """Return what to do about it; empty where nothing can be said in general."""
+    """Return the recommended action; empty if there is no general one."""
     if case.status == "inconclusive" and case.reason in ("too-noisy", "not-confirmed") and not calibrated:
         return "calibrate the card once (harness calibrate), then run it again"
     hint = _REASONS.get(case.reason, ("", ""))[1]
@@ -210,36 +211,36 @@ def remedy(case: Verdict, *, calibrated: bool) -> str:
 
 
 def leading(case: Verdict) -> tuple[Effect | None, str]:
-    """Return the change that a verdict rests on, of time or of cycles, with its name."""
+    """Return the change of time or cycles that a verdict is based on, with its name."""
     by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")
 
 
 def effect_figure(change: Effect | None) -> str:
-    """``+1.70``: percent, for a column whose heading has the unit."""
+    """Return percent, such as ``+1.70``, for a column whose heading has the unit."""
     return percent_figure(change.effect if change else None, sign=True)
 
 
 def clocks(case: Verdict) -> str:
-    """``1,980 → 1,975``: megahertz at base and at head, once where they are the same."""
+    """Return the clocks in MHz at base and at head, once if equal: ``1,980 → 1,975``."""
     known = [side.sm_clock_mhz if side else None for side in (case.base, case.head)]
     return "" if known == [None, None] else " → ".join(dict.fromkeys(clock(mhz) or "?" for mhz in known))
 
 
 def commit_label(commit: str | None, *, dirty: bool = False) -> str:
-    """``3f2a91c0de + changes``."""
+    """Return a commit for display: ``3f2a91c0de + changes``."""
     return (commit or "no commit")[:10] + (" + changes" if dirty else "")
 
 
 def source_label(source: Source) -> str:
-    """``3f2a91c0de + changes``: a source's commit."""
+    """Return a source's commit for display: ``3f2a91c0de + changes``."""
     return commit_label(source.commit, dirty=source.dirty)
 
 
 def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
-    """Return what each side has and the other has not, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``.
+    """Return what only one side has, for each side, such as ``nvcc 13.0, V13.0.88`` or ``triton 3.6.0``.
 
-    A side that has nothing of its own is called as it was named. None where commits are compared.
+    A side with nothing of its own has its given name. None if commits are compared.
     """
     if not comparison.toolchains:
         return None
@@ -253,13 +254,13 @@ def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
 
 
 def notes_of(comparison: Comparison) -> tuple[str, ...]:
-    """Sentences on what the files of executables tell beside their times; none for kernels."""
+    """Return sentences from the files of executables to show beside their times; none for kernels."""
     differs, notes = (str(comparison.settings.get(name, "")) for name in ("differences", "notes"))
     return tuple(filter(None, (differs and f"Differs between base and head: {differs}.", notes)))
 
 
 def suite_label(source: Source) -> str:
-    """``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` where that is not the commit's own."""
+    """Return the suite: ``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` for a suite.py of another commit."""
     if source.suite_from is None:
         return source.suite
     of = "the working tree" if source.suite_from == "." else commit_label(source.suite_from)
@@ -275,7 +276,9 @@ IN_TURNS = "Functions ran in alternating processes, one for each side."
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str, *, of_script: bool = False) -> str:
-    """Return what a calibration says about false alarms on a device, after so many verdicts (0 for none)."""
+    """Return a calibration's statement on false alarms on a device, after `verdicts` verdicts (0
+    for none).
+    """
     if not verdicts:
         more = " --script COMMAND" if of_script else ""
         return f"Not calibrated: the noise of this device is assumed. Run 'harness calibrate{more}' once."
@@ -309,10 +312,10 @@ def _strayed(case: Verdict) -> str:
 
 
 def _standing(case: Verdict) -> str:
-    """Return the cause, where it is not the effect itself."""
+    """Return the cause, if it is not the effect itself."""
     if case.status == "unchanged":
         return "That is within the tolerance for sure."
-    if case.status in _UNMEASURED and case.reason != "skips-itself":  # which the message says
+    if case.status in _UNMEASURED and case.reason != "skips-itself":  # the message contains it
         return _UNMEASURED[case.status]
     if case.status not in ("inconclusive", "invalid", "failed"):
         return ""
@@ -388,14 +391,14 @@ def _local_memory(case: Verdict) -> str:
 
 
 def _explains(case: Verdict) -> bool:
-    """True where cycles changed by half as much as time or more, in the same direction."""
+    """Return True if cycles changed by at least half as much as time, in the same direction."""
     if not case.time or not case.cycles or not case.time.effect:
         return False
     return case.cycles.effect / case.time.effect >= 0.5
 
 
 def _coupled(case: Verdict) -> str:
-    """Return the clocks and power of sides that run alone, where the clocks differ."""
+    """Return clocks and power of the sides running alone, if the clocks differ."""
     base, head = case.base, case.head
     if not base or not head or not base.alone_mhz or not head.alone_mhz:
         return ""
@@ -411,7 +414,7 @@ def _coupled(case: Verdict) -> str:
 
 
 def intervals_of(comparison: Comparison, verdicts: Iterable[Verdict]) -> str:
-    """Return what ± means in a table of verdicts; empty if nothing was measured."""
+    """Return the meaning of ± in a table of verdicts; empty without a measurement."""
     confidence = comparison.settings["confidence"]
     assert isinstance(confidence, float)
     return half_of(confidence) if any(verdict.time for verdict in verdicts) else ""
@@ -420,8 +423,9 @@ def intervals_of(comparison: Comparison, verdicts: Iterable[Verdict]) -> str:
 def verdict_columns(
     heading: str, names: Sequence[str | Cell], cases: Sequence[Verdict], *, sizes: bool = True
 ) -> list[Column]:
-    """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
-    `sizes` for names that hold them.
+    """Return the table of verdicts, a line for each case. The least informative columns can be dropped.
+
+    Without `sizes` for names that include them.
     """
     times_ns = [case.base.time_ns if case.base else None for case in cases]
     outputs = list(map(held_to, cases))

@@ -1,3 +1,4 @@
-"""The search for the commit that made a case slower, and the comparison of each pair of commits.
-What answers say together is arithmetic, in judgement/statistics/.
+"""The search for the commit that made a case slower, and the comparison of pairs of commits.
+
+`judgement/statistics/bisection` combines the answers.
 """

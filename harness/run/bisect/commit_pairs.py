@@ -1,7 +1,7 @@
-"""Pairs of commits compared one by one: who does it, what comes of it, and what is known of a pair already.
+"""Compares pairs of commits, one by one, and remembers the verdicts.
 
-Code is known by its identities. What was measured of two binaries is kept in a journal, so that no pair is
-measured twice, after an interrupt or a rebase either.
+Code is identified by hashes. A journal keeps the verdict on two binaries, so no pair is measured twice, even
+after an interrupt or a rebase.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from harness.system.files import UNREADABLE, read_regular
 from harness.system.process import Failed, failure
 
 WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
-"""Reason why a case cannot be compared that a side does not have, by the side."""
+"""Reason why a case cannot be compared, by the side that lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Two commits to compare. Everything is in it, so any device will do."""
+    """Two commits to compare. A question is complete, so any device can answer it."""
 
     base: str
     head: str
     case: str
     settings: CompareSettings
     known: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
-    """Identities of code that was measured, base's and head's: where it is theirs, it is enough to say so."""
+    """Identities of measured code, base's and head's. A pair with these identities needs no new
+    measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +54,9 @@ class PairResult:
     base_code: frozenset[str] = frozenset()
     head_code: frozenset[str] = frozenset()
     verdict: Verdict | None = None
-    """Verdict of the pair; None where head's code is known, or a side cannot be compared at all."""
+    """Verdict of the pair; None if head's code is known, or if a side cannot be compared."""
     failed: Failed | None = None
-    """Reason why a side cannot be compared, and which."""
+    """Reason why a side cannot be compared, with the side."""
     interrupted: bool = False
 
 
@@ -66,13 +67,13 @@ class PairDevices(Protocol):
     toolchain: Toolchain
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
-        """Return what comes of questions, as each is answered."""
+        """Yield the result of each question as soon as it is known."""
 
 
 def compare(
     question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver
 ) -> PairResult:
-    """Compare the case of a question in two loaded suites. Raises what opening a device does."""
+    """Compare the case of a question in two loaded suites. Raises the errors of opening a device."""
     sides = [_planned(suite, question.case) for suite in (base, head)]
     for side, planned in zip(SIDES, sides, strict=True):
         if not planned:
@@ -94,7 +95,7 @@ def compare(
             found = dataclasses.replace(found, base_code=base_code, head_code=head_code)
         if is_known(found):
             return found
-        if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record
+        if entry.trial.settled:  # The sides are broken or identical: nothing is measured or recorded.
             return dataclasses.replace(found, verdict=entry.trial.verdict())
         result = comparing.compare([entry])
         return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
@@ -107,21 +108,21 @@ def is_known(found: PairResult) -> bool:
 def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
     try:
         return plan(loaded.suite, (case,))
-    except UsageError:  # its problem has other axes
+    except UsageError:  # the commit's problem has other axes
         return []
 
 
 Loader = Callable[[str], LoadedSuite]
-"""A suite at a commit. Raises SuiteError where that has none, or it is broken."""
+"""Loads a suite at a commit. Raises SuiteError if the commit has no suite, or a broken one."""
 
 
 def loader(suite: Path, suite_from: str | None) -> Loader:
-    """Loads a suite of this repository at a commit; the last few stay loaded."""
+    """Return a loader of this repository's suite at a commit. It caches the last few suites."""
     return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
 
 
 def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> PairResult:
-    """Return what comes of a question on a device. Raises what opening it does."""
+    """Answer a question on a device. Raises the errors of opening it."""
     side: Side = "base"
     try:
         base = load(question.base)
@@ -154,25 +155,26 @@ class OneDevice:
             yield answer(question, self._load, self.devices[0].spec, self._observer)
 
 
-# What is known already
+# Verdicts that are known already
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
+    """A line of the journal: the verdict on two pieces of code, each with all of its identities."""
 
     context: str
-    """Whatever else a time depends on: the driver, the compiler, this harness, how the L2 is treated."""
+    """Everything else that a time depends on: the driver, the compiler, this harness, the state of the L2."""
     base: tuple[str, ...]
     head: tuple[str, ...]
     verdict: Verdict
     limits: str = ""
-    """Limits that the pair was judged by. They change the name of an effect, and not its size."""
+    """Limits that the pair was judged by. They change the status of an effect, not its size."""
 
 
 class PairJournal:
     """Verdicts on one case by the code of both sides, in a file of JSON lines; without a folder, in memory.
 
-    Lines that cannot be read are measured again. Raises StoreError where the folder cannot be written.
+    Unreadable lines are ignored, and their pairs measured again. Raises StoreError if the folder is not
+    writable.
     """
 
     def __init__(self, folder: Path | None, case: CaseId, context: str, *, fresh: bool = False) -> None:
@@ -187,7 +189,7 @@ class PairJournal:
             content = read_regular(path) if path.exists() else b""
             file = path.open("ab")
             if content and not content.endswith(b"\n"):
-                file.write(b"\n")  # what a harness that was killed left of its last line
+                file.write(b"\n")  # the partial last line of a killed harness
         self._lines = JsonLines(path, file, "The bisection goes on without it.")
         for line in () if fresh else content.splitlines():
             try:
@@ -200,7 +202,7 @@ class PairJournal:
 
     @property
     def problem(self) -> str:
-        """Return why the file is not whole; empty where it is."""
+        """Return a sentence if the file is damaged; else ""."""
         return self._lines.problem if self._lines else ""
 
     def add(self, base: Collection[str], head: Collection[str], verdict: Verdict, limits: str) -> None:
@@ -213,8 +215,9 @@ class PairJournal:
     def verdicts(
         self, base: Collection[str], head: Collection[str], limits: str | None = None
     ) -> list[tuple[Verdict, bool]]:
-        """Every verdict on two pieces of code, and whether it is from before, oldest first; with `limits`,
-        those that were reached by the same.
+        """Return every verdict on two pieces of code, and whether an earlier bisection made it, oldest first.
+
+        With `limits`, return only verdicts reached by these.
         """
         return [
             (pair.verdict, at < self._before)
@@ -225,7 +228,7 @@ class PairJournal:
         ]
 
     def known(self, limits: str | None = None) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        """Return the pairs of code that it has verdicts on; with `limits`, verdicts reached by the same."""
+        """Return the pairs of code with verdicts. With `limits`, return only verdicts reached by these."""
         return tuple(
             (frozenset(pair.base), frozenset(pair.head))
             for pair in self._pairs

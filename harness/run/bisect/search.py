@@ -1,8 +1,8 @@
-"""The search for the commits between two that made a case slower or faster.
+"""Finds the commits between two that made a case slower or faster.
 
-Commits are compared with the good one. Commits after a step that was found are compared with one between that
+Commits are compared with the good commit. Commits after a found step are compared with a commit between that
 step and the next. A suspect is compared with the commit right before it, unless earlier comparisons prove its
-step. `harness.judgement.statistics.bisection` chooses the pairs and weighs the answers;
+step. `harness.judgement.statistics.bisection` chooses the pairs and weighs the answers.
 `harness.run.bisect.commit_pairs` compares the pairs.
 """
 
@@ -40,30 +40,31 @@ from harness.system.git import Commit
 from harness.system.process import Failed
 
 _WIDEST = 0.6
-"""The largest tolerance: what is several times as slow does not need a wider one."""
+"""Largest tolerance. A case that is several times slower needs no larger one."""
 _WITHOUT = (*WITHOUT.values(), NoSuiteError.reason)
 _OF_SUITES = (*_WITHOUT, SuiteError.reason)
 _SUITE_FROM = (
     "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."
 )
 _MOST_ANSWERS = 4
-"""Answers for each doubling of the number of commits: four times as many as it takes where all are clear."""
+"""Answers allowed per doubling of the number of commits: four times the number for clear answers."""
 _CLEAR = 0.99
 """Probability from which a commit is called good or bad."""
 _PART = 1 / 6
-"""Smallest distance from both ends, in whole changes, at which a commit has a part of the change."""
+"""Least distance from both ends, in whole changes, of a commit that has a part of the change."""
 _OTHERS = 0.3
-"""Probability of another step at which what was compared is compared again."""
+"""Probability of another step from which a compared pair is compared again."""
 _DOUBTED = 1 / 20
-"""Smallest deviation among explanations of a pair, in whole changes, for which it is compared again."""
+"""Least standard deviation among explanations of a pair, in whole changes, from which it is
+compared again."""
 _MOST_SURE = 0.9999
-"""Largest probability that is shown."""
+"""Largest probability that a user sees."""
 
 
 class BisectObserver(CompareObserver, Protocol):
     def asking(self, against: Commit, commit: Commit) -> None: ...
     def looked(self, looked: Looked, suspects: int) -> None:
-        """Something is known of a commit; so many are still suspected."""
+        """Report a commit's result, and the number of remaining suspects."""
 
 
 Side = Literal["good", "part", "bad", "unsure", "skipped"]
@@ -71,22 +72,22 @@ Side = Literal["good", "part", "bad", "unsure", "skipped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """Knowledge of a commit, from its comparison with an earlier commit."""
+    """The result for a commit, from its comparison with an earlier commit."""
 
     position: int
     commit: Commit
     against: Commit
     side: Side
-    """Share of the change between the two commits: bad if more than half, part if clear of none and all."""
+    """Share of the change between the two commits: bad above half, part if clearly neither none nor all."""
     effect: Effect | None = None
     reason: str = ""
     message: str = ""
     same_as: str = ""
-    """The commit whose code it has, so that nothing was measured."""
+    """A commit with the same code, so that nothing was measured."""
     remembered: bool = False
-    """True where an earlier bisection measured it."""
+    """True if an earlier bisection measured it."""
     derived: bool = False
-    """True where nothing was measured, as it follows from what both are over GOOD."""
+    """True if nothing was measured, because comparisons with GOOD imply the result."""
     gpu_s: float = 0.0
 
 
@@ -99,11 +100,11 @@ class FoundStep:
 
     suspects: tuple[Commit, ...]
     sure: float
-    """Probability that one of the suspects, or several of them, made a step."""
+    """Probability that at least one of the suspects made a step."""
     change: float
     """Estimated change, as a share."""
     comparison: Looked | None
-    """The last suspect against the commit right before the first one."""
+    """Comparison of the last suspect with the commit right before the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,27 +115,27 @@ class BisectResult:
     commits: int
     """Number of commits after good, up to bad."""
     touching: int
-    """Number of these that change a file which the suite may be built from."""
+    """Number of these commits that change a file which the suite's build may read."""
     devices: tuple[DeviceInfo, ...]
     outcome: Outcome
     ends: Looked | None
-    """Bad against good; None where that was interrupted."""
+    """Comparison of bad with good; None if it was interrupted."""
     ruler: Literal["time", "cycles"] = "time"
-    """The metric that the effects are of."""
+    """Metric of the effects."""
     sure: float = 0.0
-    """Probability of the outcome: of the least sure step, or of the creep."""
+    """Probability of the outcome: of the least certain step, or of the creep."""
     others: float = 0.0
     """Probability that another commit made a step of at least a sixth of the change."""
     largest_share: float | None = None
-    """Largest share of the change that one commit may have made; of a creep alone."""
+    """Largest possible share of one commit in the change; only for a creep."""
     confidence: float
     """Confidence of each interval."""
     steps: tuple[FoundStep, ...] = ()
-    """Steps that explain the change, in order of their commits; none in a creep."""
+    """Steps that explain the change, in order of their commits; none for a creep."""
     looked: tuple[Looked, ...] = ()
-    """Comparisons that were made, in the order of their commits."""
+    """All comparisons, in order of their commits."""
     comparisons: int = 0
-    """Number of comparisons that were measured, this time."""
+    """Number of comparisons measured in this bisection."""
     gpu_s: float = 0.0
     notes: tuple[str, ...] = ()
     problem: str = ""
@@ -153,7 +154,7 @@ def _limits_of(settings: CompareSettings) -> str:
     return f"{settings.margin} {settings.tolerance} {settings.confidence}"
 
 
-# The commits
+# Commits
 
 
 def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
@@ -167,8 +168,8 @@ def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
     base = git.merge_base(repository, good, bad)
     if base == bad:
         raise UsageError(
-            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. Whether the "
-            "later one is slower or faster is found out."
+            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. The "
+            "search finds whether it became slower or faster."
         )
     if base == good:
         raise UsageError(
@@ -182,14 +183,14 @@ def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
 
 
 def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
-    """The positions of commits that change a file which the suite may be built from, as both ends know it:
-    its folder, and what its sources include from elsewhere. All of them, where none does.
+    """Return the positions of commits that change a file which a build of the suite may read.
 
-    What a commit in between used for a while is missed, and so is what Python code reads elsewhere: the
-    suspect is held against its own parent, which shows that.
+    Both ends define these files: the suite's folder, and files that its sources include from elsewhere. If no
+    commit changes them, return all commits. A file that only commits in between use is missed, and so are
+    files that Python code reads elsewhere. The comparison of a suspect with its parent reveals that.
     """
     if git.has(repository, line[-1].hash, ".gitmodules"):
-        return frozenset(range(1, len(line)))  # git looks into no submodule for what changed
+        return frozenset(range(1, len(line)))  # git does not look into submodules
     paths: dict[str, None] = {}
     for loaded in suites:
         suite, top = loaded.suite, export_root(loaded.suite.root)
@@ -206,11 +207,12 @@ def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSu
 
 
 class Bisecting:
-    """A case, and the commits between a good and a bad one. `touching` are the positions worth asking for.
+    """The search for a case's change between a good and a bad commit. `touching` holds the positions worth
+    measuring.
 
-    By `settings` the ends are compared; what lies between is judged by how far these are apart. `suite_from`
-    is the commit by whose suite.py all are measured: a full hash, or WORKING_TREE. With `fresh`, what earlier
-    bisections have is measured anew. Raises StoreError where the journal cannot be begun.
+    The ends are compared by `settings`. Commits between them are judged by the difference of the ends. All
+    commits are measured by the suite.py of `suite_from`, a full hash or WORKING_TREE. With `fresh`, results
+    of earlier bisections are measured again. Raises StoreError if the journal is not writable.
     """
 
     def __init__(
@@ -229,11 +231,11 @@ class Bisecting:
         self.devices, self._compare = devices.devices, devices.ask
         self.settings, self._from = settings, suite_from or ""
         if self._from == WORKING_TREE:
-            self._from = secrets.token_hex(8)  # it may be another the next time
+            self._from = secrets.token_hex(8)  # it may have changed by the next bisection
         self.last = len(line) - 1
         self._touching = frozenset(touching)
         self._candidates = {0, *touching, self.last}
-        """Positions worth asking for: those that touch something, and what has come under suspicion."""
+        """Positions worth measuring: commits that change a relevant file, and new suspects."""
         self._broken: dict[int, Looked] = {}
         self._codes: dict[int, frozenset[str]] = {}
         self._answers: list[Answer] = []
@@ -241,9 +243,9 @@ class Bisecting:
         self._looked: dict[Pair, Looked] = {}
         self._prior = np.array([1.0 if at in touching else bisection.UNLIKELY for at in range(1, len(line))])
         self._whole = 0.0
-        """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
+        """Logarithm of bad over good; 0 if they do not differ or are not yet compared."""
         self._size = 0.0
-        """Logarithm of the step that is searched."""
+        """Logarithm of the size of the step being searched for."""
         self._metric: Literal["time", "cycles"] = "time"
         self._reach = NormalDist().inv_cdf((1 + settings.confidence) / 2)
         self._comparisons, self._gpu_s = 0, 0.0
@@ -253,10 +255,10 @@ class Bisecting:
         self._journal = PairJournal(folder, case, context, fresh=fresh)
 
     def run(self) -> BisectResult:
-        """Compare the ends, and what lies between where they differ.
+        """Compare the ends, and the commits between them if the ends differ.
 
-        Raises UsageError where an end does not have the case, MeasureError where the ends cannot be compared.
-        An interrupt ends it early: what was measured is kept, and the next run goes on from there.
+        Raises UsageError if an end lacks the case, MeasureError if the ends cannot be compared. An interrupt
+        ends the search early: results are kept, and the next search continues from there.
         """
         interrupted, problem = False, ""
         try:
@@ -268,7 +270,7 @@ class Bisecting:
         except MeasureError as error:
             if not self._whole:
                 raise
-            problem = error.message  # a device that was lost
+            problem = error.message  # a lost device
         finally:
             self._journal.close()
         return self._result(interrupted=interrupted, problem=problem or self._journal.problem)
@@ -288,7 +290,7 @@ class Bisecting:
                 self._look(pairs)
 
     def _questions(self) -> list[Pair]:
-        """Return the pairs to compare next: of the largest step that is not found yet, then of doubts."""
+        """Return the pairs to compare next: for the largest unfound step, then for uncertain pairs."""
         found = self._beliefs
         if found.creep >= bisection.SURE:
             self._size = self._whole
@@ -311,9 +313,9 @@ class Bisecting:
         return [] if sure and found.others(blocks) < _OTHERS else self._doubtful(found)
 
     def _within_creep(self) -> list[Pair]:
-        """Return the middle of the commits that may hold a third of a creep; nothing if none do.
+        """Return the middle of the commits that may make a third of a creep; nothing if none do.
 
-        Without such commits, at least four share the change: more than an explanation by steps has.
+        If there are none, at least four commits share the change: more than an explanation by steps has.
         """
         share, _, block = max(self._shares())
         inside = [at for at in self._cuts if block.after < at < block.upto]
@@ -321,7 +323,9 @@ class Bisecting:
         return [(0, min(inside, key=lambda at: abs(at - middle)))] if share > 1 / 3 and inside else []
 
     def _shares(self) -> Iterator[tuple[float, float, Block]]:
-        """Return shares of the change between neighbours whose levels are known, and the most they may be."""
+        """Yield the change between neighbouring known levels, as a share and as its upper bound, with the
+        commits.
+        """
         for (after, (before, half_before)), (upto, (value, half)) in pairwise(
             sorted(self._over_good().items())
         ):
@@ -329,12 +333,12 @@ class Bisecting:
             yield share, share + math.hypot(half, half_before) / abs(self._whole), Block(after, upto, share)
 
     def _base(self, step: SoughtStep) -> int:
-        """Return the last position that was compared, and is surely before a step."""
+        """Return the last compared position that certainly precedes a step."""
         before = np.concatenate(([0.0], np.cumsum(step.likely)))
         return max(at for pair in self._looked for at in pair if before[at] <= 1 - bisection.SURE)
 
     def _doubtful(self, found: Beliefs) -> list[Pair]:
-        """Return the compared pair of which explanations differ most, if that is worth another answer."""
+        """Return the compared pair on which explanations differ most, if another answer is worth its time."""
         doubts = {
             pair: found.doubt(*pair) for pair, times in self._asked.items() if times < bisection.MOST_ASKED
         }
@@ -342,7 +346,7 @@ class Bisecting:
         return [pair] if doubts[pair] > _DOUBTED * abs(self._whole) else []
 
     def _is_found(self, step: SoughtStep, found: Beliefs) -> bool:
-        """Tell whether a step's suspects are sure, and were compared with the commit right before them."""
+        """Tell whether a step's suspects are certain, and were compared with the commit right before them."""
         block = self._block(step, found)
         check = bisection.nearest_before(block.upto, self._measurable), block.upto
         return self._asked[check] > 0 and found.holds(block.after, block.upto) >= bisection.SURE
@@ -358,7 +362,7 @@ class Bisecting:
         """Tell whether earlier comparisons with GOOD already prove that the change lies in this pair.
 
         The proof has the confidence of a comparison. A derived result does not count as an answer, because
-        the comparisons that it follows from have been counted.
+        the underlying comparisons have been counted.
         """
         over_good = self._over_good()
         if self._asked[pair] or not pair[0] or not over_good.keys() >= set(pair):
@@ -380,8 +384,9 @@ class Bisecting:
         return Looked(position=pair[1], commit=commit, against=against, **known)
 
     def _over_good(self) -> dict[int, tuple[float, float]]:
-        """The logarithm of each commit over GOOD and half its interval, by position, from the shortest chain
-        of comparisons.
+        """Return the logarithm of each commit over GOOD and half its interval, by position.
+
+        They come from the shortest chain of comparisons.
         """
         found = {0: (0.0, 0.0)}
         while True:
@@ -402,7 +407,7 @@ class Bisecting:
 
     @property
     def _suspected(self) -> int:
-        """Number of commits that are still suspected."""
+        """Return the number of remaining suspects."""
         if not self._whole:
             return self.last
         return sum(bisection.suspected(step.likely) for step in self._beliefs.steps())
@@ -416,7 +421,7 @@ class Bisecting:
         return sorted(self._candidates - self._broken.keys())
 
     def _look(self, pairs: Sequence[Pair]) -> None:
-        """Have pairs compared, or known without."""
+        """Compare pairs, unless their results are known."""
         asked = {self._hashes(pair): pair for pair in pairs if not self._recall(pair)}
         for after, upto in asked.values():
             self.observer.asking(self.line[after], self.line[upto])
@@ -437,7 +442,8 @@ class Bisecting:
     def _limits(self, pair: Pair) -> str | None:
         """Return the limits that a stored verdict must have been reached by; None if any will do.
 
-        The status of the ends counts, and it depends on the limits. Of other pairs only the effect counts.
+        For the ends the status matters, and it depends on the limits. For other pairs only the effect
+        matters.
         """
         return _limits_of(self.settings) if pair == self._ends else None
 
@@ -454,12 +460,12 @@ class Bisecting:
         return dataclasses.replace(self.settings, margin=widest * margin, tolerance=widest * tolerance)
 
     def _code(self, position: int) -> frozenset[str]:
-        """Return what the code of a commit is known by; before it is built, its own hash alone."""
+        """Return the identities of a commit's code; before it is built, only its own hash."""
         own = f"{self.line[position].hash}{self._from}"
         return self._codes.get(position, frozenset()) | {own}
 
     def _recall(self, pair: Pair) -> bool:
-        """Take what is known of a pair's code; whether anything is, beyond what was taken before."""
+        """Use known results for a pair's code. Return whether there are new ones."""
         base, head = map(self._code, pair)
         known = self._journal.verdicts(base, head, self._limits(pair))[self._asked[pair] :]
         for verdict, before in known:
@@ -487,7 +493,9 @@ class Bisecting:
             raise KeyboardInterrupt
 
     def _skip(self, pair: Pair, why: Failed | Verdict) -> None:
-        """A commit cannot be compared: the later one, unless the other failed, and is not the good end."""
+        """Exclude a commit that cannot be compared: the later one, unless the other one failed and is not the
+        good end.
+        """
         if pair == self._ends:
             end = "GOOD" if why.side == "base" else "BAD"
             kind = UsageError if why.reason in _OF_SUITES else MeasureError
@@ -500,7 +508,9 @@ class Bisecting:
         self.observer.looked(looked, self._suspected)
 
     def _alike(self, position: int) -> range:
-        """Return a commit that cannot be compared, and those of the same files if none could be."""
+        """Return the commits that share the files of one that cannot be compared; only itself if they could
+        be compared.
+        """
         touching = sorted({0, *self._touching, self.last})
         first = position if position in touching else bisection.nearest_before(position, touching)
         if first in {0, *(upto for _, upto in self._looked)}:
@@ -534,7 +544,7 @@ class Bisecting:
         if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
             self._metric = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
             effect: Effect | None = getattr(verdict, self._metric)
-            assert effect is not None  # it is by this that it is called so
+            assert effect is not None  # the status was decided by this metric
             self._whole = self._size = math.log1p(effect.effect)
 
     def _answer(self, pair: Pair, verdict: Verdict, effect: Effect | None) -> Answer | None:
@@ -546,7 +556,7 @@ class Bisecting:
         return Answer(*pair, value, (high - low) / (2 * self._reach))
 
     def _chance(self, answer: Answer | None, change: float) -> float:
-        """Return the probability that more than half of a change is between two commits."""
+        """Return the probability that more than half of a change lies between two commits."""
         if answer is None or not change:
             return 0.5
         half = answer.deviation * self._reach
@@ -564,8 +574,8 @@ class Bisecting:
     def _suspect(self, pair: Pair, chance: float) -> None:
         """Add a suspect's parent to the candidates.
 
-        If the change is older than the suspect, also add the commits before the parent that seem to touch
-        nothing.
+        If the change is older than the suspect, also add the commits before the parent that seem to change no
+        relevant file.
         """
         parent = pair[0]
         if parent in self._candidates:
@@ -576,7 +586,7 @@ class Bisecting:
         self._candidates.add(parent)
 
     def _same_code(self, pair: Pair) -> str:
-        """Return the commit by which a pair's later one was known: its base, or one that was measured."""
+        """Return the commit with the same code as the pair's later commit: its base, or a measured commit."""
         code = self._code(pair[1])
         others = [pair[0], *(position for position in self._codes if position != pair[1])]
         return next((self.line[at].hash for at in others if not code.isdisjoint(self._code(at))), "")
@@ -639,7 +649,7 @@ class Bisecting:
         )
 
     def _notes(self, steps: Sequence[FoundStep], others: float) -> Iterator[str]:
-        """Return a sentence if the steps may not be the whole change, and if they surely are not."""
+        """Yield a sentence if the steps may not explain the whole change, or certainly do not."""
         if others > 1 - bisection.SURE:
             yield f"Another commit may have a part in the change, with a probability of {percent(others)}."
         whole = self._looked[self._ends].effect

@@ -1,3 +1,1 @@
-"""Kernels built for cards that need not be here, and their static facts as records.
-No device is opened.
-"""
+"""Builds kernels for cards that need not be present, and stores their static facts. No device is opened."""

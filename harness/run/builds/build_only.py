@@ -1,9 +1,9 @@
-"""Building a suite's kernels for architectures that need not be here. No device is opened.
+"""Builds a suite's kernels for architectures that need not be present. No device is opened.
 
-What was found is kept by all that it follows from: then no worker loads the suite, generates a source or
-compiles. It is written and read by the process that runs no code of a suite, under a hash of the suite's
-whole tree: what a commit's code answers is believed of that very tree alone. Beyond that it is as trustworthy
-as the users who may write the cache: see "Secrets and caches" in docs/runners.md.
+Results are cached by everything that they depend on. With a cached result no worker loads the suite,
+generates a source or compiles. Only the process that runs no suite code reads and writes the cache, under a
+hash of the suite's whole tree: an answer from a commit's code counts for that tree alone. The cache is as
+trustworthy as the users who may write to it: see "Secrets and caches" in docs/runners.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BuildResult:
     compiler: str
     """Name and version of the compiler; empty without one."""
     disassembler: str
-    """Name and version of the disassembler; empty without one, or where no instructions were asked for."""
+    """Name and version of the disassembler; empty without one, or if no instructions were requested."""
     builds: tuple[Build, ...]
 
 
@@ -54,11 +54,11 @@ def build_only(
     libraries: bool = True,
     tell: Callable[[str], object] = lambda _stage: None,
 ) -> BuildResult:
-    """Build every case's kernel for every architecture, several at a time; with `instructions`, tell what
-    they are; without `libraries`, compile none of those. `tell` is called with how far it has come.
+    """Build every case's kernel for every architecture, several at a time.
 
-    `timeout_s` is for one compilation. Raises BuildError where the process that does it is lost, SuiteError
-    where it cannot load the suite.
+    With `instructions`, count the kinds of instructions. Without `libraries`, compile no host libraries.
+    `tell` gets the progress. `timeout_s` is for one compilation. Raises BuildError if the building process is
+    lost, SuiteError if it cannot load the suite.
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
     request = BuildOnly(
@@ -71,7 +71,7 @@ def build_only(
     key = _key_of(loaded.suite, request)
     if (reply := _kept(key)) is None:
         reply = _asked(loaded, request, timeout_s, tell)
-        if _key_of(loaded.suite, request) == key:  # no file was edited meanwhile
+        if _key_of(loaded.suite, request) == key:  # no file was edited in the meantime
             _keep(key, reply)
     explained = (
         replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
@@ -86,7 +86,7 @@ def _asked(
 ) -> BuildOnlyReply:
     turns = ceil_div(len(request.cases) * len(request.archs), os.cpu_count() or 1)
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
-        # The null device: a suite is loaded and no card touched.
+        # The null device loads a suite without using a card.
         child.begin_open("null", loaded.suite.root, work_tree=loaded.work_tree)()
         reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
@@ -95,16 +95,16 @@ def _asked(
     return reply
 
 
-# What was found before
+# Cached results
 
 
 def _key_of(suite: Suite, request: BuildOnly) -> str | None:
-    """The key of all that a request's answer follows from; None where the suite's files cannot be read."""
+    """Return the key of everything that an answer depends on; None if the suite's files cannot be read."""
     try:
         tree = tree_sha256(suite)
     except SuiteError:
         return None
-    # Headers that are found in folders are told by their whole paths.
+    # Headers found in folders are identified by their whole paths.
     root = str(suite.root) if suite.include or any(each.include for each in suite.kernels) else ""
     asked = repr((suite.name, request.cases, request.archs, request.instructions, request.libraries))
     tools = (*nvcc.identity(), disassembly.version() if request.instructions else "")
@@ -112,7 +112,7 @@ def _key_of(suite: Suite, request: BuildOnly) -> str | None:
 
 
 def _kept(key: str | None) -> BuildOnlyReply | None:
-    """Return what was found before, while all that it rests on is as it was."""
+    """Return a cached answer, if everything that it depends on is unchanged."""
     if key is None or (entry := BinaryCache().get(key)) is None:
         return None
     try:
@@ -123,7 +123,7 @@ def _kept(key: str | None) -> BuildOnlyReply | None:
 
 
 def _keep(key: str | None, found: BuildOnlyReply) -> None:
-    """Keep what would be found again: a compilation that failed may have run out of time or memory."""
+    """Cache an answer, unless a compilation failed: it may have run out of time or memory."""
     problems = [each.code.problem for each in found.builds if each.code]
     failed = any(each.status == "failed" for each in found.builds)
     if key is not None and found.relied_on is not None and not failed and not any(problems):
@@ -132,7 +132,7 @@ def _keep(key: str | None, found: BuildOnlyReply) -> None:
 
 @functools.cache
 def _installed() -> str:
-    """Return the packages that a suite can import, each with its version, as pip names their folders."""
+    """Return the packages that a suite can import, with versions, by the names of their folders."""
     folders = [Path(folder) for folder in dict.fromkeys(sys.path)]
     names = (folder.glob(f"*.{kind}-info") for folder in folders for kind in ("dist", "egg"))
     return "\n".join(sorted(str(name) for some in names for name in some))

@@ -1,6 +1,6 @@
-"""Static facts as records: an architecture is a card that needs no machine, its toolchain begins an epoch.
+"""Stores static facts as records: an architecture counts as a card, and its toolchain starts an epoch.
 
-A row stands for every size whose program and shape it is, under the first of them.
+A row stands for every size with the same program and shape, under the first such size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def machine_of(arch: str) -> str:
 def write_static(
     result: BuildResult, planned: Sequence[PlannedCase], facts: Sequence[StaticFacts], results: Path
 ) -> list[Path]:
-    """Store facts as those of their commit, a record an architecture. Raises StoreError."""
+    """Store the facts of a commit, one record per architecture. Raises StoreError."""
     by_id = {each.case.id: each for each in planned}
     written = []
     for arch in dict.fromkeys(each.build.arch for each in facts):
@@ -55,7 +55,7 @@ def _run(result: BuildResult, arch: str) -> Run:
 
 
 def _device(arch: str) -> DeviceInfo:
-    """Any card of an architecture, as far as they are alike."""
+    """Return a device with the properties that all cards of an architecture share."""
     known = CardModel(f"any card of {arch}, by what was compiled", capability_of(arch), 0).device
     return replace(known, spec=COMMAND, backend=COMMAND, kind="other", arch=arch, compute_units=None)
 
@@ -80,7 +80,7 @@ def _row(facts: StaticFacts, planned: PlannedCase) -> Row:
 
 
 def _shape(facts: StaticFacts) -> Launch | None:
-    """Return the launch with a grid of one block, as the number of blocks is each size's own."""
+    """Return the launch with a grid of one block, because the number of blocks depends on the size."""
     if facts.block is None:
         return None
     return Launch(grid=(1, 1, 1), block=facts.block, dynamic_shared_bytes=facts.dynamic_shared_bytes or 0)

@@ -1,3 +1,4 @@
-"""The doctor: is this machine fit to judge performance? `gather` asks it, `checks` says what it answered.
-Nothing of the machine is changed.
+"""Checks whether this machine can judge performance. `gather` reads its facts, `checks` judges them.
+
+Nothing on the machine is changed.
 """

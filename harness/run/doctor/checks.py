@@ -13,11 +13,11 @@ from harness.run.doctor.machine_facts import MachineFacts
 WARM_AT_REST_C = 60.0
 BUSY_AT_REST_PERCENT = 5.0
 HELD_AT_REST = 0.1
-"""Share of the card's memory in use at rest that is more than what the driver keeps for itself."""
+"""Share of the card's memory in use at rest above the driver's own use."""
 COARSE_TICK_NS = 500.0
 BUSY_PER_CORE = 0.5
 BUSY_PER_CORE_OF_A_DEVICE = 0.25
-"""The share of each core above which a CPU device is too busy to be measured."""
+"""Load per core above which a CPU is too busy to be measured."""
 TOO_FULL_BYTES = 2**30
 NEARLY_FULL_BYTES = 10 * 2**30
 
@@ -40,7 +40,7 @@ class CheckResult:
     """A line of the diagnosis."""
 
     id: str
-    """Stable, for scripts."""
+    """Stable name, for scripts."""
     group: Group
     status: Status
     found: str
@@ -48,7 +48,7 @@ class CheckResult:
 
 
 class Assessment(NamedTuple):
-    """A status, what was found with its unit, and what to do about it."""
+    """A status, the finding with its unit, and what to do about it."""
 
     status: Status
     found: str
@@ -60,17 +60,17 @@ def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Assess
 
 
 class NotKnown(Exception):  # noqa: N818 - an answer, not an error
-    """The fact that a line is about is not known, for a reason that may be empty."""
+    """The fact for a line is unknown. The reason may be empty."""
 
 
 Judge = Callable[[MachineFacts], "Assessment | None"]
-"""Function that makes a line; it returns None where the line does not apply. Raises NotKnown."""
+"""Makes a line; returns None if the line does not apply. Raises NotKnown."""
 LINES: list[tuple[Group, str, Judge]] = []
-"""Group, id and judgement of every line, in the order in which they are shown."""
+"""Group, id and function of every line, in display order."""
 
 
 def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
-    """A line, called what its function is called; `watched` where NVML must tell of the device."""
+    """Register a function as a line of its name; `watched` if it needs NVML's facts."""
 
     def add(judge: Judge) -> Judge:
         def applies(facts: MachineFacts) -> Assessment | None:
@@ -201,7 +201,7 @@ def _version(pattern: str, text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-# What NVML tells of the card
+# NVML's facts about the card
 
 
 @line("card", watched=True)
@@ -221,7 +221,7 @@ def clocks(facts: MachineFacts) -> Assessment:
     most = _identity_or_none(facts, "max_sm_clock_mhz")
     now = facts.rest.sm_clock_mhz if facts.rest else None
     if most is None and now is None:
-        _identity(facts, "max_sm_clock_mhz")  # says why
+        _identity(facts, "max_sm_clock_mhz")  # raises with the reason
     chosen = _identity_or_none(facts, "application_sm_clock_mhz")
     said = [] if now is None else [f"SM {now:,.0f} MHz now"]
     said += [] if most is None else [f"{float(most):,.0f} MHz at most"]
@@ -398,7 +398,7 @@ def counters(facts: MachineFacts) -> Assessment | None:
 
 
 def _setting(facts: MachineFacts, name: str) -> Assessment:
-    """A setting that some cards do not have."""
+    """Return the line of a setting that some cards do not have."""
     try:
         return Assessment("good", _identity(facts, name))
     except NotKnown as why:
@@ -408,7 +408,9 @@ def _setting(facts: MachineFacts, name: str) -> Assessment:
 
 
 def _identity(facts: MachineFacts, name: str) -> str:
-    """Return what the card says of itself. Raises NotKnown with the reason why it does not."""
+    """Return an identity field of the card. Raises NotKnown with the reason if the card does not
+    report it.
+    """
     value = facts.identity.get(name)
     if value is None:
         raise NotKnown(facts.rest_problem)
@@ -425,7 +427,7 @@ def _identity_or_none(facts: MachineFacts, name: str) -> str | None:
 
 
 def _at_rest(facts: MachineFacts, name: str) -> Any:
-    """Return the card's own values before it is given any work. Raises NotKnown."""
+    """Return the card's values at rest, before it gets any work. Raises NotKnown."""
     value = getattr(facts.rest, name, None)
     if value is None:
         raise NotKnown(_why(facts, name))

@@ -1,4 +1,4 @@
-"""The doctor's facts, gathered from the machine. Nothing is changed; what fails ends up as a fact."""
+"""Gathers the doctor's facts from the machine. Nothing is changed; a failed query becomes a fact."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
 TIMERS_TIMEOUT_S = 120.0
-"""Seconds for the timers' ticks: their kernel may have to be compiled."""
+"""Time limit for measuring the timers' ticks, in seconds: their kernel may have to be compiled."""
 SETTLE_S = 1.5
-"""Pause once our own process has left the card. The driver averages utilization over up to a second."""
+"""Pause in seconds after our own process left the card, since utilization is averaged over up to a second."""
 _DRIVER_OPTIONS = Path("/proc/driver/nvidia/params")
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
@@ -41,13 +41,13 @@ Fields = dict[str, Any]
 
 
 def gather(spec: str | None, root: Path, results: Path) -> MachineFacts:
-    """Everything the doctor wants to know of a device, the machine and the project at `root`.
+    """Return all facts of a device, the machine and the project at `root`.
 
-    Raises UsageError for a spec that names nothing.
+    Raises UsageError for a spec that names no device.
     """
     if spec is not None:
         parse_spec(spec)
-    host = _host()  # first: what follows is load of our own
+    host = _host()  # first, because the rest causes load
     found = _device(spec)
     device: DeviceInfo | None = found.get("device")
     if device is not None:
@@ -109,7 +109,7 @@ def _with_first_line(message: str, log: str) -> str:
 
 
 def watch(probe: Probe, settle_s: float) -> Fields:
-    """Return what a device says of itself at rest, `settle_s` from now."""
+    """Return a device's values at rest, after `settle_s` seconds."""
     time.sleep(settle_s)
     found: Fields = {"probe": probe.name, "identity": {}}
     try:
@@ -148,7 +148,7 @@ def _host() -> Fields:
 
 
 def _counters() -> Fields:
-    """Return who may read the card's hardware counters, as the driver's module was loaded."""
+    """Return who may read the card's hardware counters, by the options of the driver's module."""
     try:
         alone = re.search(r"^RmProfilingAdminOnly: (\d+)", _DRIVER_OPTIONS.read_text(), re.MULTILINE)
     except OSError:
@@ -160,7 +160,7 @@ def _counters() -> Fields:
 def _disks(results: Path) -> dict[str, Disk]:
     try:
         temporary = tempfile.gettempdir()
-    except OSError:  # every candidate is full or closed
+    except OSError:  # every candidate folder is full or read-only
         temporary = os.environ.get("TMPDIR", "/tmp")  # noqa: S108
     folders = {"results": results, "cache": cache_dir(), "temporary": Path(temporary)}
     return {purpose: _disk(folder.absolute()) for purpose, folder in folders.items()}

@@ -1,6 +1,4 @@
-"""The facts that the doctor knows of a machine. One that could not be told is None or empty, with a problem
-beside it.
-"""
+"""Facts that the doctor knows about a machine. An unknown fact is None or empty, with a problem beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from harness.records.types import DeviceInfo, Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A folder that the harness writes to, there already or not."""
+    """A folder that the harness writes to, whether or not it exists yet."""
 
     path: str
     free_bytes: int | None
@@ -31,42 +29,42 @@ class MachineFacts:
     device: DeviceInfo | None = None
     device_problem: str = ""
     cuda_problem: str = ""
-    """Reason why the default is no CUDA card; empty where it is one, or the device was named."""
+    """Reason why the default device is no CUDA card; empty if it is one, or if the device was named."""
     nvidia_driver: bool = False
-    """True where the host has NVIDIA's driver loaded."""
+    """True if the host has NVIDIA's driver loaded."""
     cuda_version: str = ""
-    """The newest CUDA that the driver knows."""
+    """The newest CUDA version that the driver supports."""
     compiler: str = ""
 
     probe: str = "none"
     identity: Mapping[str, str] = field(default_factory=dict)
     rest: Snapshot | None = None
-    """The device before it is given any work."""
+    """The device before it gets any work."""
     rest_problem: str = ""
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     counters_for: CountersFor | None = None
-    """Users who may read the card's hardware counters; None where NVIDIA's driver does not tell."""
+    """Users who may read the card's hardware counters; None if NVIDIA's driver does not say."""
     is_administrator: bool = False
 
     tick_ns: float | None = None
     globaltimer_tick_ns: float | None = None
     timers_problem: str = ""
     kernel_problem: str = ""
-    """Reason why not even the harness's own small kernel runs."""
+    """Reason why even the harness's own small kernel does not run."""
 
     load_average: float | None = None
     cpu_count: int = 1
     governor: str | None = None
     disks: Mapping[str, Disk] = field(default_factory=dict)
-    """Disks by what they are for: results, cache, temporary."""
+    """Disks by purpose: results, cache, temporary."""
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
 
     git: str | None = None
-    """Version of git; None where the command is not on PATH."""
+    """Version of git; None if the command is not on PATH."""
     repository: str | None = None
-    """The repository's top folder; None outside any."""
+    """The repository's top folder; None outside of a repository."""
     shallow: bool = False
     repository_problem: str = ""
     machine: str = ""
@@ -76,7 +74,7 @@ class MachineFacts:
 
     @property
     def backend(self) -> str:
-        """The device's, or empty."""
+        """Return the device's backend, or ""."""
         return self.device.backend if self.device else ""
 
     @property

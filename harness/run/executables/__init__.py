@@ -1,3 +1,4 @@
-"""Programs as benchmarks: C++ executables and commands of Python, run in turns at two commits.
-Suites are compared in ../compare.py.
+"""Compares benchmark programs (C++ executables and Python commands) of two commits.
+
+../compare.py compares suites.
 """

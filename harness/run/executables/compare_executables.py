@@ -1,7 +1,7 @@
-"""Two builds of a benchmark executable, run in turns, judged as kernels are.
+"""Compares two builds of a benchmark executable, which run alternately, and judges them like kernels.
 
-A slot is one process of one side, a quad four of them, ABBA or BAAB, and a block so many quads as an effect
-takes. How far processes differ is in the quads themselves, so a process that is lucky is no evidence.
+A slot is one process of one side. A quad is four slots, ABBA or BAAB. A block has as many quads as its effect
+needs. The quads include the differences between processes, so a single lucky process does not count.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from harness.system.files import scratch_folder
 RUNS_A_BLOCK = 4 * MIN_QUADS
 _SNAPSHOTS_A_BLOCK = 500
 _EVENT_TICK_NS, _CLOCK_TICK_NS = 500.0, 1.0
-"""CUDA's events tick every half microsecond, as its documents say, and Linux's clocks every nanosecond."""
+"""Resolution of CUDA events (documented as half a microsecond) and of Linux's clocks, in nanoseconds."""
 
 FirstRuns = Mapping[SideName, ProcessRun | HarnessError]
-"""Measurements of the first process of each side, or the error that ended it."""
+"""Measurements of the first process of each side, or its error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutablesSettings(JudgeSettings):
     format: Format | None = None
-    """The format of the executables' results; None finds it out by their options, help or files."""
+    """Format of the executables' results; None to detect it by their options, help or files."""
     suite: str | None = None
-    """The suite's name; None takes the executable's."""
+    """Name of the suite; None for the executable's name."""
     timeout_s: float = 600.0
 
 
@@ -81,10 +81,10 @@ class _Quad:
 
 
 class ComparingExecutables:
-    """A comparison of one executable's two builds; `run` does it all.
+    """A comparison of two builds of an executable; `run` does everything.
 
-    Raises UsageError where the format cannot be told or a device makes no sense, DeviceError, BusyError,
-    StoreError where no record can be begun.
+    Raises UsageError for an unknown format or an invalid device, DeviceError, BusyError, StoreError if no
+    record can be begun.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class ComparingExecutables:
         self._processes = 0
         self._spent_s = 0.0
         self._run_s = 0.0
-        """Wall-clock time of the longest process so far."""
+        """Wall-clock time of the longest process so far, in seconds."""
         self._names: dict[str, str] = {}
-        """The executable's names of its cases, by label."""
+        """The executable's own names of its cases, by label."""
 
     def run(self, name: str) -> ComparisonResult:
-        """Compare; `name` is the suite's where the executable does not tell one."""
+        """Compare. `name` is the suite's name if the executable has none."""
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             self.format = self._format()
@@ -126,17 +126,17 @@ class ComparingExecutables:
             self.policy = policy_for(self.judged_as, self.settings)
             return self._compare(name, first)
 
-    # Before anything counts
+    # Before timed runs
 
     def _format(self) -> Format | None:
-        """Return the format where it is known before the first run."""
+        """Return the format if it is known before the first run."""
         if self.settings.format:
             return self.settings.format
         able = [each for each in self.sides.values() if each.problem is None]
         return format_of(able[-1]) if able else None
 
     def _find_device(self) -> DeviceInfo | None:
-        """The device to watch and to have to ourselves; None where only an executable can tell which."""
+        """Return the device to lock and watch; None if only the executable can name it."""
         given = self.settings.device
         if given or self.format == "google-benchmark":
             return find_device(given or "cpu:0")
@@ -144,11 +144,11 @@ class ComparingExecutables:
             try:
                 return find_device("cuda:0")
             except (DeviceError, UsageError):
-                return None  # no PyCUDA here, which an nvbench executable does not need
+                return None  # PyCUDA is missing, which an nvbench executable does not need
         return program_device()
 
     def _first_runs(self) -> FirstRuns:
-        """Run one process of each side to find the cases and to fill the caches of files."""
+        """Run one process of each side, to find the cases and to fill the file caches."""
         found: dict[SideName, ProcessRun | HarnessError] = {}
         for side in ("head", "base"):
             self.observer.stage(f"first run {side}")
@@ -168,7 +168,7 @@ class ComparingExecutables:
         raise problem
 
     def _to_watch(self, device: DeviceInfo | None, first: FirstRuns) -> DeviceInfo:
-        """Return the device to watch: the given one, or the card that an executable names."""
+        """Return the device to watch: the given one, or the card that an executable reports."""
         if device is None:
             return self._device_told(first)
         if self.settings.device or device.kind == "gpu":
@@ -181,7 +181,9 @@ class ComparingExecutables:
         return named
 
     def _check_device(self, device: DeviceInfo, first: FirstRuns) -> None:
-        """Raise UsageError unless nvbench measured on what is watched. Google Benchmark does not tell."""
+        """Raise UsageError unless nvbench measured on the watched device. Google Benchmark does not report a
+        device.
+        """
         for side, each in first.items():
             if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
                 raise UsageError(
@@ -249,7 +251,7 @@ class ComparingExecutables:
         )
 
     def _cases(self, first: FirstRuns) -> tuple[dict[str, CaseTrial], list[Verdict], tuple[str, ...]]:
-        """The trials by label, the verdicts of what one side has alone, and why others are left out."""
+        """Return the trials by label, the verdicts of cases of one side, and why other cases are left out."""
         failed = {side: each for side, each in first.items() if isinstance(each, HarnessError)}
         found = {side: each.cases for side, each in first.items() if isinstance(each, ProcessRun)}
         if not found:
@@ -292,7 +294,7 @@ class ComparingExecutables:
             settle(trials.values(), self.policy)
 
     def _block(self, wanting: Mapping[str, CaseTrial], journal: ComparisonJournal) -> None:
-        """So many quads of fresh processes as an effect takes, for all of these at once."""
+        """Run as many quads of fresh processes as the effects need, for all of these cases at once."""
         self._processes += 1
         only = [self._names[label] for label in wanting] if len(wanting) < len(self._names) else []
         confirming = all(trial.confirming for trial in wanting.values())
@@ -355,7 +357,7 @@ class ComparingExecutables:
 
 
 def _judged_as(device: DeviceInfo, runs: Sequence[ProcessRun]) -> DeviceInfo:
-    """Return the device whose usual limits and noise hold: times of a host's clock scatter as a CPU's do."""
+    """Return the device whose default limits and noise apply: a CPU, if times come from the host's clock."""
     timed = [case for run in runs for case in run.cases.values() if case.times_ns]
     by_device = all(case.device_clock for case in timed)
     return device if by_device else dataclasses.replace(device, kind="cpu")
@@ -366,14 +368,14 @@ def _runs(first: FirstRuns) -> list[ProcessRun]:
 
 
 def _identities(runs: Iterable[ProcessRun | HarnessError]) -> tuple[list[Identity], list[Identity]]:
-    """Return the identities of what base wrote, and of what head wrote."""
+    """Return the identities in base's files, and in head's."""
     told = [run.identity for run in runs if isinstance(run, ProcessRun)]
     base, head = ([each for each in told if each.of == side] for side in ("base", "head"))
     return base, head
 
 
 def _imported(first: FirstRuns) -> dict[str, str]:
-    """Settings of a record that tell whose Python code ran; none where no Python did."""
+    """Return settings of the record that say whose Python code ran; none if no Python ran."""
     told = {side: each.imported for side, each in sorted(first.items()) if isinstance(each, ProcessRun)}
     own = ", ".join(f"{each.modules} of {side}" for side, each in told.items() if each.modules)
     silent = "; ".join(f"in {side} {why}" for side, each in told.items() for why in each.silent)
@@ -383,8 +385,9 @@ def _imported(first: FirstRuns) -> dict[str, str]:
 def _not_at_both(
     bare: Verdict, sides: Mapping[SideName, ImportedCase | None], left_out: dict[str, None]
 ) -> Verdict | None:
-    """Return the verdict of a case that cannot be compared; None where it can be, or where both sides skip
-    it, which `left_out` then says.
+    """Return the verdict of a case that cannot be compared; None if it can be.
+
+    A case that both sides skip is added to `left_out`.
     """
     skipped = {side: case.skipped for side, case in sides.items() if case and case.skipped}
     if all(case is None or case.skipped for case in sides.values()):
@@ -407,8 +410,8 @@ def _not_at_both(
 def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
     """Return the card's telemetry while processes ran, and the foreign processes that the driver listed then.
 
-    Each slot is a process of its own. So a process that is listed in two slots is foreign, whatever numbers
-    the driver gives processes in a container. A driver that lists no process does not show ours either.
+    Each slot is a separate process. So a process that is listed in two slots is foreign, regardless of how
+    the driver numbers processes in a container. A driver that lists no process does not list ours either.
     """
     of_slots = [
         [each for each in seen.during if slot.started_ns <= each.at_ns <= slot.ended_ns] for slot in slots

@@ -32,9 +32,9 @@ from harness.system import git
 from harness.system.process import run_shell
 
 Stage = Literal["first", "timed"]
-"""Stage of a process. The first run of a side lists its benchmarks, and its times do not count."""
+"""Stage of a process. The first run of a side lists its benchmarks, and its times are ignored."""
 OUT = "{out}"
-"""Stands in a command for the file that it is to write."""
+"""Placeholder in a command for its output file."""
 _FLAGS: Mapping[Format, str] = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
@@ -48,12 +48,12 @@ _OPTIONS: Mapping[str, Format] = {
     "--benchmark-json": "pytest-benchmark",
     "hyperfine": "hyperfine",
 }
-"""Options and names in a command that tell its format."""
+"""Options and names in a command that show its format."""
 _TELLS: Mapping[Format, tuple[str, ...]] = {
     "nvbench": ("nvbench::", "cuda.bench"),
     "google-benchmark": ("--benchmark_out", "google_benchmark"),
 }
-"""Words in a command's help or script. nvbench's help does not name --jsonbin, the option that is used."""
+"""Words in a command's help or script that show its format. nvbench's help does not name --jsonbin."""
 _INTERPRETER = re.compile(r"(python[\d.]*|bash|sh)")
 _SCRIPTS = (".py", ".sh")
 _HELP_S = 60.0
@@ -73,13 +73,13 @@ class Executable:
     folder: Path
     source: Source
     problem: HarnessError | None = None
-    """Reason why it cannot be run at all, such as a failed build."""
+    """Reason why it cannot run, such as a failed build."""
     folders: SideFolders | None = None
     """Folders that its Python code must come from; None where its sources are unknown."""
 
     @property
     def files(self) -> Path:
-        """The copy of its commit. Only for an executable of a commit."""
+        """Return the copy of its commit. Only for an executable of a commit."""
         assert self.folders is not None, "it was built by somebody else"
         return self.folders.files
 
@@ -91,17 +91,17 @@ class ProcessRun:
     format: Format
     device: DeviceInfo
     cases: dict[str, ImportedCase]
-    """By label, which is kernel and sizes in words."""
+    """Cases by label, which is kernel and sizes in words."""
     version: str
     executable: str
     identity: Identity
     imported: Imported = NOTHING
     notes: tuple[str, ...] = ()
-    """Sentences about oddities in the process's file."""
+    """Sentences on oddities in the process's file."""
 
 
 def format_of(executable: Executable) -> Format | None:
-    """Return a command's format, by its words, help or script; None where only its file can tell."""
+    """Return a command's format, by its words, help or script; None if only its file can show it."""
     for option, name in _OPTIONS.items():
         if option in executable.command:
             return name
@@ -117,7 +117,7 @@ def format_of(executable: Executable) -> Format | None:
 def _told(executable: Executable, words: Sequence[str]) -> str:
     """Return the text of the scripts that a command runs, or the help of any other command.
 
-    A script that ignores --help would measure at once, before the device is held for it.
+    A script that ignores --help would start measuring before the device is locked.
     """
     interpreted = [word for word in words if _INTERPRETER.fullmatch(Path(word).name)]
     if not interpreted and not any(word.endswith(_SCRIPTS) for word in words):
@@ -143,11 +143,11 @@ def run_once(
     only: Sequence[str] = (),
     stage: Stage = "timed",
 ) -> ProcessRun:
-    """Run one process of an executable, and only the benchmarks in `only` if the executable can select them.
+    """Run one process of an executable, limited to the benchmarks in `only` if it can select them.
 
-    In the first stage Pythons that do not tell what they import are found, which costs a core some time.
-    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read,
-    OtherCodeError; each has the end of what it printed.
+    The first stage also looks for Python processes that do not report their imports, which costs some time of
+    a core. Raises WorkerError, TimedOutError, NoJsonError, OtherCodeError, and StoreError for unreadable
+    JSON. Each quotes the end of the output.
     """
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)
@@ -183,7 +183,7 @@ def run_once(
             notes=file.problems,
         )
     except HarnessError as error:
-        # The folder is gone when somebody reads of it.
+        # The folder is removed before anybody reads this.
         error.message = error.message.replace(str(out), OUT).replace(str(lines), f"${VARIABLE}")
         error.log = error.log or ended.log
         error.side = executable.side
@@ -193,9 +193,9 @@ def run_once(
 
 
 def _written(executable: Executable, out: Path, lines: Path, began_s: float) -> Path:
-    """Return the file of results that a process wrote: the one that its command names, or its environment.
+    """Return the results file of a process: named by its command, or by its environment.
 
-    Raises NoJsonError where it wrote neither, StoreError where it wrote both.
+    Raises NoJsonError if it wrote neither, StoreError if it wrote both.
     """
     if out.exists() and lines.exists():
         raise StoreError(
@@ -217,18 +217,18 @@ def _written(executable: Executable, out: Path, lines: Path, began_s: float) -> 
 def command_for(command: str, kind: Format | None, out: Path, only: Sequence[str]) -> str:
     """Return the command that writes its JSON to `out`.
 
-    nvbench can leave out no point of its axes, and a command with a place for the file may be anything.
+    nvbench cannot select points of its axes. A command with a placeholder for the file stays as it is.
     """
     given = command if OUT in command or kind is None else f"{command} {_FLAGS[kind]}".rstrip()
     if only and kind == "google-benchmark" and OUT not in command:
-        # No other character: before < and > a backslash has a meaning in GNU's regular expressions.
+        # No other character: before < and > a backslash has a special meaning in GNU's regular expressions.
         names = "|".join(re.sub(r"([.^$*+?()\[\]{}|\\])", r"\\\1", name) for name in only)
         given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
     return given.replace(OUT, shlex.quote(str(out)))
 
 
 def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
-    """Return what a file has of one device: the only one, or the wanted one."""
+    """Return the results of one device in a file: the only one, or the requested one."""
     found = [each for each in file.devices if len(file.devices) == 1 or each.device.spec == wanted]
     if not found:
         devices = ", ".join(f"{each.device.name} ({each.device.spec})" for each in file.devices)
@@ -253,8 +253,9 @@ def source_at(repository: Path | None, commit: str | None, suite: str = "") -> S
 
 
 def put_files(repository: Path, commit: str | None, place: Path) -> None:
-    """The files of a commit in a new folder, where they may be built; without a commit the working tree's,
-    but for what git ignores. Raises GitError, StoreError.
+    """Put the files of a commit into a new folder, where they may be built.
+
+    Without a commit, copy the working tree, except ignored files. Raises GitError, StoreError.
     """
     try:
         if commit is not None:
@@ -276,12 +277,12 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(
             source, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git")
         )
-    elif source.exists() or source.is_symlink():  # what was deleted is still listed
+    elif source.exists() or source.is_symlink():  # deleted files are still listed
         shutil.copy2(source, target, follow_symlinks=False)
 
 
 def built(command: str, folder: Path, side: SideName, timeout_s: float) -> BuildError | None:
-    """Build a side in its folder; what went wrong where that failed."""
+    """Build a side in its folder; return the error if it failed."""
     ended = run_shell(command, folder, timeout_s)
     if ended.status == 0:
         return None
@@ -291,7 +292,7 @@ def built(command: str, folder: Path, side: SideName, timeout_s: float) -> Build
 
 
 def name_of(command: str) -> str:
-    """Return the executable's name in a command, without variables that are set before it."""
+    """Return the executable's name in a command, without variables set before it."""
     named = [word for word in _words(command) if not re.match(r"\w+=", word)]
     if not named:
         raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")

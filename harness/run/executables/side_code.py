@@ -1,5 +1,5 @@
-"""Proof that each side of a comparison ran its own Python code: what a command's processes imported, held
-against the side's files.
+"""Proves that each side of a comparison ran its own Python code, by comparing the imports with the side's
+files.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from harness.system.process import Ended, run_shell
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _NO_PACKAGES = {"setup", "conftest", "__main__", *sys.stdlib_module_names}
-"""Names that are found in many folders, or that Python has for itself."""
+"""Names that occur in many folders, or that belong to Python itself."""
 _NAMESPACES_DEEP = 2
 _SUPERVISOR = os.fsencode(supervisor.__file__)
 _GLANCES = 2
-"""Glances that have to see a process: between fork and exec it looks like the Python that started it."""
+"""Times that a process must be seen: between fork and exec it looks like the Python that started it."""
 
 
 class OtherCodeError(MeasureError):
-    """A side ran code that is not its own; this ends the command."""
+    """A side ran code of another place. This ends the command."""
 
     reason = "other-code"
 
@@ -58,7 +58,7 @@ class Imported:
 
     modules: int = 0
     silent: tuple[str, ...] = ()
-    """Pythons that ran and did not tell what they imported."""
+    """Python processes that did not report their imports."""
 
 
 NOTHING = Imported()
@@ -97,12 +97,12 @@ class SideRecorder:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Environment of the processes that are recorded."""
+        """Return the environment of recorded processes."""
         path = [str(self.scratch), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {"PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self._description_file)}
 
     def recorded(self, command: str) -> str:
-        """Return a command whose own PYTHONPATH, where it sets one, keeps the recorder in front."""
+        """Return a command that keeps the recorder first on the path, even if it sets PYTHONPATH."""
         first = f"PYTHONPATH={shlex.quote(str(self.scratch))}{os.pathsep}"
         return re.sub(r"(?<![\w$])PYTHONPATH=", first, command)
 
@@ -115,7 +115,7 @@ class SideRecorder:
         return run_shell(self.recorded(command), folder, timeout_s, env=env, glance=glance)
 
     def glance(self, pid: int) -> None:
-        """Note which processes of a command that runs are Pythons."""
+        """Note which processes of a running command are Python."""
         for each in (pid, *supervisor.descendants(pid)):
             with contextlib.suppress(OSError):
                 program = Path(f"/proc/{each}/exe").readlink()
@@ -125,7 +125,7 @@ class SideRecorder:
                     self._glances[each, str(program)] += 1
 
     def imported(self) -> Imported:
-        """Return what the command imported, now that it has ended. Raises OtherCodeError."""
+        """Return the imports of the command, after it has ended. Raises OtherCodeError."""
         modules: set[str] = set()
         told: set[int] = set()
         silent: list[str] = []
@@ -181,8 +181,9 @@ def _packages(roots: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 def packages_in(root: Path, deep: int = 0) -> Iterator[str]:
-    """The names of packages and modules in a folder that imports begin in. A folder without __init__.py is no
-    package by itself, and what lies in it has a dot in its name.
+    """Yield the names of packages and modules in an import folder.
+
+    A folder without __init__.py is no package by itself; modules in it have dotted names.
     """
     with os.scandir(root) as entries:
         for entry in entries:

@@ -1,13 +1,13 @@
-"""Makes the Python of a benchmark's command import its own side's files, and records what it imported.
+"""Makes the Python of a benchmark's command import its own side's files, and records its imports.
 
 The harness copies this file, as sitecustomize.py, to the front of the command's PYTHONPATH. So it runs in
-every Python that the command starts, of version 3.7 or newer. It imports only what each Python has loaded
+every Python (3.7 or newer) that the command starts. It imports only modules that each Python has loaded
 anyway.
 
-An installation made with `pip install -e` leads to the working tree, or to the other side's files. A module
-found there is looked for at the same place of this side's files. A package that the repository has and that
-is found anywhere else is looked for in this side's import folders. Each module is recorded the moment it is
-found, for a process that is killed; the rest is recorded when the process ends.
+An installation by `pip install -e` points to the working tree, or to the other side's files. A module found
+there is replaced by the file at the same place in this side. A package of the repository that is found
+anywhere else is searched for in this side's import folders. Each module is recorded when it is found, in case
+the process is killed; the rest is recorded when the process ends.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "HARNESS_SIDE_MODULES"
-"""Environment variable that names the file with the fields of SideFiles, a line of `field=value` each."""
+"""Environment variable with the path of a file of SideFiles' fields, one `field=value` per line."""
 CALLS = "HARNESS_CALLS"
-"""Environment variable that names the folder in which timing calls are recorded; unset where none are."""
+"""Environment variable with the folder for recorded timing calls; unset if none are recorded."""
 STARTED, FORKED, ENDED, MODULE = "started", "forked", "ended", "module"
 """First words of a report's lines; words are separated by tabs."""
 
 
 class SideFiles:
-    """Folders of one side of a comparison, and what the repository calls its packages."""
+    """Folders of one side of a comparison, and the names of the repository's packages."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         fields: dict[str, list[str]] = {}
@@ -47,10 +47,10 @@ class SideFiles:
         self.others = fields.get("other", [])
         """Real paths of the working tree and of the other side's files."""
         self.roots = fields.get("root", [])
-        """Folders of the side that its packages are imported from."""
+        """Folders of the side from which its packages are imported."""
         self.packages = frozenset(fields.get("package", []))
         """Names of the repository's packages and modules, such as `mine` or `namespace.mine`."""
-        # Environments and temporary files in the working tree are no code of the repository's.
+        # Environments and temporary files in the working tree are not the repository's code.
         prefixes = {os.path.realpath(each) for each in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
         parts = ("bin", "lib", "lib64")
         self._strange = [os.path.join(each, part) for each in prefixes for part in parts]
@@ -58,12 +58,12 @@ class SideFiles:
         self._owners: dict[str, str | None] = {}
 
     def has(self, path: str) -> bool:
-        """Return whether a file is this side's. A link in it may lead anywhere but to another's files."""
+        """Return whether a file is this side's. Links may lead anywhere except to another side's files."""
         owner = self._owner(path)
         return owner == self.folder or (owner is None and _below(os.path.abspath(path), self.folder))
 
     def part_of_another(self, path: str) -> str | None:
-        """Return a file's place in the working tree or the other side; None for a file of neither."""
+        """Return a file's relative path in the working tree or the other side; None for other files."""
         owner = self._owner(path)
         if owner is None or owner == self.folder:
             return None
@@ -75,7 +75,7 @@ class SideFiles:
         return None if any(_below(real, each) for each in strange) else part
 
     def _owner(self, path: str) -> str | None:
-        """Return the folder that has a file, the side's or another's; of two the inner one."""
+        """Return the folder that contains a file, the side's or another's; the inner one if both do."""
         path = path if os.path.isabs(path) else os.path.abspath(path)
         if path not in self._owners:
             real = os.path.realpath(path)
@@ -84,9 +84,9 @@ class SideFiles:
         return self._owners[path]
 
     def own_name(self, module: str) -> bool:
-        """Return whether the repository has a package of a module's name.
+        """Return whether the repository has a package with a module's name.
 
-        A package of the repository that has no __init__.py gives way to an installed one that has.
+        A package of the repository without __init__.py yields to an installed package that has one.
         """
         parts = module.split(".")
         for end in range(1, len(parts) + 1):
@@ -98,7 +98,7 @@ class SideFiles:
         return False
 
     def concerns(self, module: str, path: str) -> bool:
-        """Tell whether a module is the repository's, by its name or by its place."""
+        """Tell whether a module is the repository's, by its name or by its path."""
         return self.own_name(module) or self.has(path) or self.part_of_another(path) is not None
 
 
@@ -107,7 +107,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _places(spec: ModuleSpec | None) -> list[str]:
-    """Return the file of a module, or the folders of a package that has none."""
+    """Return the file of a module, or the folders of a package without a file."""
     if spec is None:
         return []
     if spec.has_location and spec.origin:
@@ -133,7 +133,7 @@ class Report:
             finally:
                 os.close(file)
         except OSError:
-            pass  # a report without an end is told
+            pass  # a report without an end is reported
 
     def note(self, module: str, places: Iterable[str]) -> None:
         for place in places:
@@ -142,15 +142,15 @@ class Report:
                 self._write(MODULE, module, os.path.abspath(place))
 
     def end(self) -> None:
-        """Add what no finder saw: the program itself, and modules that were loaded from a file's name."""
+        """Add modules that no finder saw: the program itself, and modules loaded from a file name."""
         for name, module in list(sys.modules.items()):
             try:
-                # Without the module's own ways, by which one that is lazy would be loaded.
+                # Bypass the module's own attribute access, which would load a lazy module.
                 fields = object.__getattribute__(module, "__dict__")
             except AttributeError:
                 continue
             spec = fields.get("__spec__")
-            # A script has lost its __file__ by now.
+            # A script's __file__ is gone by now.
             file = fields.get("__file__") or getattr(fields.get("__loader__"), "path", None)
             places = [file] if isinstance(file, str) and os.path.exists(file) else _places(spec)
             self.note(getattr(spec, "name", name) if name == "__main__" else name, places)
@@ -158,12 +158,12 @@ class Report:
 
 
 class SideFinder:
-    """First finder of a process: asks the others, and looks in the side's files for what they find."""
+    """First finder of a process: asks the other finders, and searches the side's files for their results."""
 
     def __init__(self, side: SideFiles, report: Callable[[], Report]) -> None:
         self._side, self._report = side, report
         self._path = list(sys.path)
-        """Before a script's own folder is put in front."""
+        """The path before a script's own folder is put in front."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
@@ -187,7 +187,7 @@ class SideFinder:
         return None
 
     def _in_side(self, name: str, found: ModuleSpec | None) -> ModuleSpec | None:
-        """Look where the side has what was found in the working tree, or has a package of this name."""
+        """Search the side for a module found in the working tree, or for a package of this name."""
         parts = filter(None, map(self._side.part_of_another, _places(found)))
         folders = [os.path.dirname(os.path.join(self._side.folder, part)) for part in parts]
         if found is not None and found.submodule_search_locations is not None and found.has_location:
@@ -197,9 +197,9 @@ class SideFinder:
         return PathFinder.find_spec(name, folders) if folders else None
 
     def _in_installation(self, name: str) -> ModuleSpec | None:
-        """Find what only the installed package has, such as an extension that was built in the working tree.
+        """Find a module that only the installed package has, such as an extension built in the working tree.
 
-        Its import would fail or be done without. It is better told as another's.
+        Without it, the import would fail or the program would skip it. Reporting foreign code is better.
         """
         top, *middle = name.split(".")[:-1] or [""]
         if not top or not self._side.own_name(name):
@@ -211,7 +211,7 @@ class SideFinder:
         return None
 
     def _installed(self, package: str) -> list[str]:
-        """Return the folders that a package has outside the side's files."""
+        """Return the folders of a package outside of the side's files."""
         asked = [each for each in sys.meta_path if each is not self and each is not PathFinder]
         specs = [each.find_spec(package, None, None) for each in asked if hasattr(each, "find_spec")]
         specs.append(PathFinder.find_spec(package, self._path))
@@ -220,7 +220,7 @@ class SideFinder:
 
 
 def _replace_path(side: SideFiles) -> None:
-    """Put folders of this side in the place of the working tree's."""
+    """Replace folders of the working tree on the path by this side's."""
     for number, folder in enumerate(sys.path):
         part = side.part_of_another(folder) if folder else None
         own = os.path.normpath(os.path.join(side.folder, part or ""))
@@ -229,7 +229,7 @@ def _replace_path(side: SideFiles) -> None:
 
 
 class _Current:
-    """The report of this process, which after a fork is another one."""
+    """The report of this process. After a fork it is another one."""
 
     def __init__(self, side: SideFiles) -> None:
         self.side = side
@@ -242,7 +242,7 @@ class _Current:
         self.report = Report(self.side, FORKED)
 
     def before(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that ends the process without a last word, with that word said before."""
+        """Return a function that ends the process without cleanup, with the report finished first."""
 
         def told(*arguments: Any, **named: Any) -> Any:
             self.end()
@@ -256,7 +256,7 @@ def _begin(description: str) -> None:
         with open(description, encoding="utf-8", errors="surrogateescape") as file:
             side = SideFiles(file)
     except OSError:
-        return  # a process that outlives the comparison starts another
+        return  # A process that outlives the comparison starts another one.
     current = _Current(side)
     finder = SideFinder(side, lambda: current.report)
     _replace_path(side)
@@ -268,7 +268,7 @@ def _begin(description: str) -> None:
 
 
 def _next_sitecustomize(here: str) -> None:
-    """Run the sitecustomize that this one stands before, if there is one."""
+    """Run the sitecustomize that this one hides, if there is one."""
     sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder or ".") != here]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
@@ -278,7 +278,7 @@ def _next_sitecustomize(here: str) -> None:
 
 
 def _record_calls(here: str) -> None:
-    """Record the timing calls of a script, by the recorder beside this file."""
+    """Record the timing calls of a script, with the recorder beside this file."""
     sys.path.insert(0, here)
     from harness_recorder import recording  # type: ignore[import-not-found]
 

@@ -1,4 +1,4 @@
-"""Benchmark scripts of a repository, unchanged: their timing calls at two commits, measured in turns.
+"""Compares a repository's unchanged benchmark scripts at two commits, alternating at each timing call.
 
-Suites are measured by the modules around this folder.
+The modules around this folder measure suites.
 """

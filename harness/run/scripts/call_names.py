@@ -1,4 +1,4 @@
-"""Names of a script's timing calls that stay the same from commit to commit. Pure."""
+"""Names a script's timing calls so that the names stay the same from commit to commit. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.suite.case_id import MAX_AXIS
 
 Value = int | str
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
-"""A word that no other word is spelt like in a name."""
+"""A word whose spelling in a name is unique."""
 _PLACE = "call"
-"""Axis of the place among calls that nothing else tells apart."""
+"""Axis for the position among calls that nothing else distinguishes."""
 
 
 class CallFacts(Protocol):
-    """The facts about a call that its name is made of: part of `Call` in script_process.py."""
+    """The facts that a call's name is made of: part of `Call` in script_process.py."""
 
     @property
     def functions(self) -> Sequence[str]: ...
@@ -36,20 +36,20 @@ class CallFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallName:
-    """A call's kernel and sizes, as a case has them."""
+    """A call's kernel and sizes, in the form of a case."""
 
     kernel: str
     sizes: tuple[tuple[str, int], ...]
     unstable: bool = False
-    """True where only its place among the calls distinguishes it: one more call renames it."""
+    """True if only its position distinguishes it from other calls: an additional call renames it."""
 
 
 def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
-    """Return a name for each call of each side, in order; alike calls of two sides have the same name.
+    """Return a name for each call of each side, in order. The same calls of two sides have the same name.
 
-    A name is the function around the call with the fewest variables that tell its calls apart on every side.
-    A variable that has no value in common between the sides, such as a version, tells nothing. A call in a
-    test of pytest has the test's name.
+    A name is the function around the call with the fewest variables that distinguish its calls on every side.
+    A variable without a common value on both sides, such as a version, is not used. A call in a pytest test
+    has the test's name.
     """
     groups: dict[str, list[list[int]]] = defaultdict(lambda: [[] for _ in sides])
     found: list[list[CallName | None]] = [[None] * len(calls) for calls in sides]
@@ -78,7 +78,7 @@ def names_of(sides: Sequence[Sequence[CallFacts]]) -> list[list[CallName]]:
 def name_of_test(test: str, params: Mapping[str, int | float | str]) -> CallName:
     """Return the name of a test's call, by the test's id in pytest and its parameters.
 
-    It ends in a digest where a name without other signs than letters and digits could be another test's.
+    It ends in a digest if a name of letters and digits alone could also be another test's.
     """
     kernel, sizes = case_of_test(test, params)
     words = [each for each in params.values() if isinstance(each, str)]
@@ -88,7 +88,7 @@ def name_of_test(test: str, params: Mapping[str, int | float | str]) -> CallName
 
 
 def _spelt(function: str, axes: Sequence[tuple[str, Value]]) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Return kernel and sizes. A word such as a provider stands by itself, without its variable's name."""
+    """Return kernel and sizes. A word such as a provider appears without its variable's name."""
     words = [str(value) for _, value in axes if _speaks(value)]
     kernel, sizes = placed("_".join([function, *words]), [axis for axis in axes if not _speaks(axis[1])])
     return kernel, tuple(sizes.items())
@@ -99,7 +99,7 @@ def _speaks(value: Value) -> bool:
 
 
 def _function(call: CallFacts) -> str:
-    """Return the function around a call; for a call of the script itself, what it times."""
+    """Return the function around a call; at the script's top level, the function that it times."""
     inner = next(iter(call.functions), "<module>")
     if inner not in ("<module>", "main", "<lambda>", "benchmark", "bench"):
         return inner
@@ -107,7 +107,7 @@ def _function(call: CallFacts) -> str:
 
 
 def _values(call: CallFacts) -> dict[str, Value]:
-    """Return the variables of a call; where two groups have one name, that of the surer group."""
+    """Return the variables of a call. If two groups share a name, the more reliable group counts."""
     values: dict[str, Value] = {}
     for group in call.variables:
         for name, value in group.items():
@@ -116,19 +116,19 @@ def _values(call: CallFacts) -> dict[str, Value]:
 
 
 def _order(calls: Sequence[CallFacts]) -> list[str]:
-    """Return the variables' names, the surest first."""
+    """Return the variables' names, the most reliable first."""
     ranks: dict[str, float] = {}
     for call in calls:
         for rank, group in enumerate(call.variables):
             for name, value in group.items():
-                # What no size can hold, such as a count of operations, follows from other variables.
+                # A value that no size can have, such as a count of operations, follows from other variables.
                 is_large = isinstance(value, int) and value > MAX_AXIS
                 ranks[name] = max(rank + is_large / 2, ranks.get(name, 0))
     return sorted(ranks, key=lambda name: ranks[name])
 
 
 def _telling(members: Sequence[Sequence[CallFacts]]) -> list[str]:
-    """Return the fewest variables, in order of how surely they tell, that tell the calls of a side apart."""
+    """Return the fewest variables, in order of reliability, that distinguish the calls of a side."""
     valued = [[_values(call) for call in calls] for calls in members]
     names = [
         name

@@ -1,4 +1,4 @@
-"""A benchmark script of two commits: processes of both sides wait at each timing call, and take turns."""
+"""Compares a benchmark script at two commits: both processes stop at each timing call and alternate."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ class NothingRecordedError(MeasureError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings(JudgeSettings):
     suite: str | None = None
-    """The suite's name; None takes the script's."""
+    """Name of the suite; None for the script's name."""
     timeout_s: float = 600.0
-    """Timeout of a script from one timing call to the next."""
+    """Timeout of a script from one timing call to the next, in seconds."""
     recorded: Recorded = field(default_factory=Recorded)
     rtol: float | None = None
-    """Tolerance of outputs as a share of an array's largest magnitude; None takes the type's."""
+    """Tolerance of outputs as a share of an array's largest magnitude; None for the type's default."""
     only_note_outputs: bool = False
-    """True judges a case whose outputs differ, and says that they do."""
+    """True to judge a case whose outputs differ, with a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FirstPass:
-    """The timing calls of a side, in order, and the failure that ended it."""
+    """The timing calls of a side, in order, and the failure that ended it, if any."""
 
     calls: Sequence[Call]
     error: HarnessError | None = None
 
 
 UntimedBySide = Mapping[SideName, Mapping[CallName, Untimed]]
-"""Calls without a time, though the script went on after them."""
+"""Calls without a time that did not end the script."""
 
 
 @dataclass(slots=True)
 class _ScriptCase:
-    """A timing call that both sides have, by its place among each side's calls."""
+    """A timing call that both sides have, with its position among each side's calls."""
 
     places: Mapping[SideName, int]
     trial: CaseTrial
@@ -90,7 +90,7 @@ def script_device(spec: str | None) -> DeviceInfo:
 
 
 def only_that_card(device: DeviceInfo, spec: str | None) -> dict[str, str]:
-    """Return the variable by which a script sees the card that was asked for alone; none where none was."""
+    """Return the variable that hides other cards from the script; none if no card was requested."""
     return {"CUDA_VISIBLE_DEVICES": device.uuid} if spec and device.kind == "gpu" and device.uuid else {}
 
 
@@ -104,10 +104,10 @@ def nothing_recorded(command: str) -> NothingRecordedError:
 
 
 class ComparingScripts:
-    """A comparison of one script at two commits; `run` does it all.
+    """A comparison of one script at two commits; `run` does everything.
 
-    Raises UsageError where a device makes no sense, DeviceError, BusyError, OtherCodeError,
-    NothingRecordedError, StoreError where no record can be begun.
+    Raises UsageError for an invalid device, DeviceError, BusyError, OtherCodeError, NothingRecordedError,
+    StoreError if no record can be begun.
     """
 
     def __init__(
@@ -119,7 +119,9 @@ class ComparingScripts:
         is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
         untimed: Callable[[], UntimedBySide] = dict,
     ) -> None:
-        """`untimed` reports the calls that failed or were skipped in the first pass, as pytest tests do."""
+        """Prepare a comparison. `untimed` reports calls that failed or were skipped in the first pass, as
+        pytest tests do.
+        """
         self._told_untimed = untimed
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
         self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
@@ -131,7 +133,7 @@ class ComparingScripts:
         self.calibration: Calibration | None = None
         self._names: dict[SideName, list[CallName]] = {}
         self._servers: dict[SideName, ScriptServer] = {}
-        """Servers of the next runs."""
+        """Servers that will start the next runs."""
 
     def run(self) -> ComparisonResult:
         """Compare all calls that both sides have."""
@@ -139,9 +141,9 @@ class ComparingScripts:
             return self._compare(self._first_pass())
 
     def calibrate(self, trials: int) -> CalibrationResult:
-        """Compare the calls so many times, of two sides that are alike, and add to the card's calibration.
+        """Compare the calls of two identical sides `trials` times, and add them to the card's calibration.
 
-        The calibration is written after each trial, so an interrupt keeps those that are finished.
+        The calibration is written after each trial, so an interrupt keeps finished trials.
         """
         with self._opened():
             first = self._first_pass()
@@ -165,7 +167,7 @@ class ComparingScripts:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Hold the device, and what measures need, until the end."""
+        """Hold the device and the measuring tools until the end."""
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             self._caches = {side: caches_of(executable) for side, executable in self.sides.items()}
@@ -187,7 +189,7 @@ class ComparingScripts:
     # Processes
 
     def _process(self, side: SideName) -> ScriptProcess:
-        """Begin a run of a side: in the server that waits for it, or in a new one."""
+        """Begin a run of a side: in a waiting server, or in a new one."""
         server = self._servers.pop(side, None)
         if server is None or not server.may_run:
             if server is not None:
@@ -208,7 +210,7 @@ class ComparingScripts:
 
     @contextmanager
     def _next_pair(self) -> Iterator[Mapping[SideName, ScriptProcess]]:
-        """Yield a fresh run of each side. Servers of the next pair import their framework meanwhile."""
+        """Yield a fresh run of each side. Meanwhile the servers of the next pair import their framework."""
         with ExitStack() as stack:
             pair: dict[SideName, ScriptProcess] = {}
             for side in SIDES:
@@ -231,11 +233,11 @@ class ComparingScripts:
             try:
                 found = dict(zip(SIDES, pool.map(self._calls, SIDES), strict=True))
             except BaseException:
-                self._end_servers()  # an interrupt: nobody waits for the scripts' ends
+                self._end_servers()  # An interrupt: nobody waits for the scripts to end.
                 raise
         for side, each in found.items():
             if each.error is not None and _is_out_of_memory(each.error):
-                found[side] = self._calls(side)  # alone, it may fit
+                found[side] = self._calls(side)  # it may fit when it runs alone
         return found
 
     def _calls(self, side: SideName) -> _FirstPass:
@@ -279,9 +281,9 @@ class ComparingScripts:
             return journal.result(verdicts, interrupted=interrupted, calibration=known)
 
     def _cases(self, first: Mapping[SideName, _FirstPass]) -> tuple[list[_ScriptCase], list[Verdict]]:
-        """Return the calls that both sides have, and the verdicts of those that one side has alone.
+        """Return the calls that both sides have, and the verdicts of calls that only one side has.
 
-        A script that fails has a verdict of its own, whatever it measured before.
+        A script that fails gets its own verdict, even if it measured something before.
         """
         places = {
             side: {name: place for place, name in enumerate(names)} for side, names in self._names.items()
@@ -352,7 +354,7 @@ class ComparingScripts:
         return self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s
 
     def _pair(self, cases: Sequence[_ScriptCase], journal: ComparisonJournal) -> None:
-        """Measure these calls, in their order, in a fresh process of each side, while the budget lasts."""
+        """Measure these calls in order, in a fresh process of each side, while the budget lasts."""
         self._pairs += 1
         confirming = all(case.trial.confirming for case in cases)
         self.observer.process(self._pairs, len(cases), "confirm" if confirming else "look")
@@ -410,9 +412,10 @@ def _untimed_verdict(case: Case, side: SideName, untimed: Untimed) -> Verdict:
 
 
 def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:
-    """Return the calls that both sides make in one order: as many as can be, the least measured first.
+    """Return the longest sequence of calls that both sides make in the same order, preferring the least
+    measured.
 
-    Calls that are left out come in a later pair of processes.
+    The remaining calls are measured in a later pair of processes.
     """
     ordered = sorted(cases, key=lambda case: case.places["base"])
     at_head = [case.places["head"] for case in ordered]
@@ -420,7 +423,7 @@ def in_order(cases: Sequence[_ScriptCase]) -> list[_ScriptCase]:
         return ordered
     fewest = min(_measured_times(case) for case in cases)
     chains: list[tuple[int, int]] = []
-    """The weight of the best chain that ends with each call, and the call before it."""
+    """Weight of the best sequence that ends with each call, and the call before it."""
     for number, case in enumerate(ordered):
         weight = len(cases) if _measured_times(case) == fewest else 1
         before = ((chains[each][0], each) for each in range(number) if at_head[each] < at_head[number])

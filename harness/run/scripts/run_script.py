@@ -1,4 +1,4 @@
-"""A benchmark script of one commit, run once: a row for each of its timing calls."""
+"""Runs a benchmark script of one commit once: a row for each of its timing calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_COMPARED = "There is no base: outputs were not compared."
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A call with its slots, or with what kept it from being measured."""
+    """A call with its slots, or with its error."""
 
     call: Call
     slots: Sequence[Done]
@@ -46,7 +46,7 @@ class _Measured:
 
 
 class RunningScript:
-    """A run of a script on one device; `run` does it all.
+    """A run of a script on one device; `run` does everything.
 
     Raises UsageError, DeviceError, BusyError, NothingRecordedError, OtherCodeError, StoreError.
     """
@@ -83,7 +83,7 @@ class RunningScript:
             return self._stored(self._describe(measured, probe.identity()), rows, failure)
 
     def _measured(self, process: ScriptProcess) -> tuple[list[_Measured], HarnessError | None]:
-        """Measure each call that the script comes to; returns them, and the failure that ended the script."""
+        """Measure each call of the script. Return them, and the failure that ended the script."""
         found: list[_Measured] = []
         timeout_s = self.settings.timeout_s
         try:

@@ -1,4 +1,4 @@
-"""Files of a script's two sides: one script for both, and a cache of compiled code for each."""
+"""Files of a script's two sides: one common script, and a cache of compiled code for each side."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ CACHES = {
     "CUPY_CACHE_DIR": "cupy",
     "NUMBA_CACHE_DIR": "numba",
 }
-"""Environment variables that name a compiler's folder of compiled code, and the folder's name here."""
+"""Environment variables of compilers' cache folders, with the folder's name here."""
 _TRITON = "TRITON_CACHE_DIR", "TRITON_CACHE_AUTOTUNING"
-"""Triton knows code by its content. So both sides may share its folder, and what an autotuner has found: an
-unchanged kernel is not tuned to one configuration by base and to another by head.
+"""Triton identifies code by its content, so both sides may share its folder and its autotuner's results.
+
+An unchanged kernel is then not tuned to different configurations on base and head.
 """
 _OF_BENCHMARKS = re.compile(r"bench|perf|test|example|script|tutorial", re.IGNORECASE)
 _CHUNK_BYTES = 2**20
 
 
 def script_of(command: str, folder: Path) -> Path | None:
-    """Return the script's file in a command that runs in `folder`; None where it names none that is there.
+    """Return the script's file in a command that runs in `folder`; None if it names no existing file.
 
-    Raises UsageError for what is no command of a shell.
+    Raises UsageError for a command that a shell cannot parse.
     """
     try:
         words = shlex.split(command)
@@ -55,10 +56,10 @@ def script_of(command: str, folder: Path) -> Path | None:
 
 
 def give_script(base: Executable, head: Executable, *, always: bool) -> str:
-    """Put head's script into base's files: where base has no such script, or `always`.
+    """Copy head's script into base's files, if base has no such script, or `always`.
 
-    Where the script's folder holds benchmarks, the files beside it go with it: code there is then head's on
-    both sides. Returns a sentence for the user, empty where the sides have one script. Raises StoreError.
+    If the script's folder holds benchmarks, the files beside it are copied too. Their code is then head's on
+    both sides. Returns a sentence for the user, empty if both sides have the script. Raises StoreError.
     """
     script = script_of(head.command, head.folder)
     if script is None:
@@ -87,7 +88,7 @@ def give_script(base: Executable, head: Executable, *, always: bool) -> str:
 
 
 def _put(source: Path, target: Path) -> bool:
-    """Copy a file; False where the same is there already."""
+    """Copy a file. Return False if the same file is there already."""
     try:
         if target.is_file() and filecmp.cmp(source, target, shallow=False):
             return False
@@ -99,7 +100,7 @@ def _put(source: Path, target: Path) -> bool:
 
 
 def caches_of(executable: Executable) -> dict[str, str]:
-    """Return the variables that give a side's compiled code a place of its own, by the content of its files.
+    """Return the variables that give a side's compiled code its own folder, by the content of its files.
 
     Raises StoreError.
     """

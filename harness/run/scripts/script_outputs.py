@@ -1,4 +1,6 @@
-"""Compares the outputs of head's timed function with base's: equal to the bit, within a tolerance, or not."""
+"""Compares the outputs of head's timed function with base's: bit for bit, within a tolerance, or
+different.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,28 @@ TOLERANCES: Mapping[str, float] = {
     "complex64": SHARES["float32"],
     "complex128": SHARES["float64"],
 }
-"""Largest difference by type, as a share of the array's largest magnitude. Integers are equal or not."""
+"""Largest difference by type, as a share of the array's largest magnitude. Integers must be equal."""
 _ROLLED = 100.0
-"""On data that the author never meant, only gross differences count, in units of the tolerance."""
+"""Multiple of the tolerance for rolled data. The author did not intend these, so only gross differences
+count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The outcome of a comparison of outputs."""
+    """The result of a comparison of outputs."""
 
     difference: str = ""
-    """Sentence about the difference between head and base; empty where the outputs agree."""
+    """Sentence on the difference between head and base; empty if the outputs agree."""
     error: float | None = None
-    """Largest difference in units of the tolerance, 0 for the same bits; None where nothing was compared."""
+    """Largest difference in units of the tolerance, 0 for the same bits; None without a comparison."""
     reason: str = ""
-    """Code why nothing was compared."""
+    """Code of the reason why nothing was compared."""
     array: str = ""
     """Name of an input that differs, as an identifier."""
 
     @property
     def outputs(self) -> Outputs:
-        """Return what a verdict says of it. Outputs that differ and are judged are held to nothing."""
+        """Return the outputs for a verdict. Outputs that differ and are judged anyway have no reference."""
         if self.difference:
             return Outputs(held_to="nothing", reason="differ")
         if self.reason:
@@ -55,33 +58,35 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputsOrder:
-    """An order to run a function once, and to tell its outputs. Paths are empty where nothing is written."""
+    """An order to run a function once and return its outputs. Empty paths write nothing."""
 
     path: str = ""
     """File for the values of outputs."""
     rolled: bool = False
-    """True runs it on the author's data moved on by one element."""
+    """True to run on the author's data rolled by one element."""
     inputs_to: str = ""
-    """File for the floats of inputs."""
+    """File to write the floats of inputs to."""
     inputs_from: str = ""
-    """File of such floats, which take the place of its own."""
+    """File of floats that replace the function's own inputs."""
 
 
 Observe = Callable[[SideName, OutputsOrder], Done | RaisedError]
-"""Function that has one side carry out an order, and returns its answer."""
+"""Function that makes one side execute an order, and returns its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputsCheck:
-    """Holds head's outputs at one call to base's."""
+    """Compares head's outputs at one call with base's."""
 
     observe: Observe
     scratch: Path
     rtol: float | None
-    """Tolerance for every type of floats, in place of TOLERANCES."""
+    """Tolerance for every float type, instead of TOLERANCES."""
 
     def run(self) -> Found:
-        """Compare on the author's data, and on these moved on by one element: a stale buffer shows there."""
+        """Compare on the author's data, and on these data rolled by one element, which reveals a stale
+        buffer.
+        """
         found = self._compared(rolled=False)
         if found.difference or found.reason not in ("", "not-seen"):
             return found
@@ -113,7 +118,7 @@ class OutputsCheck:
         return self._by_values(asked)
 
     def _both(self, asked: OutputsOrder) -> dict[SideName, Done] | Found:
-        """Run both sides; head takes what base was asked to write of its inputs."""
+        """Run both sides. Head uses the inputs that base wrote."""
         seen: dict[SideName, Done] = {}
         of_sides: dict[SideName, OutputsOrder] = {
             "base": asked,
@@ -157,7 +162,7 @@ class OutputsCheck:
 
 
 def _differing_inputs(seen: Mapping[SideName, Done]) -> list[str]:
-    """Return names of arrays that the two sides' functions did not find alike."""
+    """Return the names of input arrays that differ between the two sides."""
     at_head = seen["head"].inputs
     return [name for name, digest in seen["base"].inputs.items() if at_head.get(name, digest) != digest]
 
@@ -176,7 +181,7 @@ class _Difference:
 
 
 def read_arrays(path: Path) -> dict[str, OutputArray]:
-    """Return the arrays that a script's process wrote, by name. Raises MeasureError for any other file."""
+    """Return the arrays that a script's process wrote, by name. Raises MeasureError for an invalid file."""
     found = {}
     try:
         with path.open("rb") as file:
@@ -205,11 +210,11 @@ def _shape(array: OutputArray) -> str:
 def _difference(
     base: OutputArray, head: OutputArray, again: OutputArray | None, rtol: float | None
 ) -> _Difference:
-    """Compare two arrays of one shape; NaN is equal to NaN, and an infinity to itself."""
+    """Compare two arrays of one shape. NaN equals NaN, and an infinity equals itself."""
     if base.values.dtype.kind not in "fc" or head.values.dtype.kind not in "fc":
         differ = base.values != head.values
         if again is not None and again.values.shape == base.values.shape:
-            differ &= base.values == again.values  # base differs from itself there, as a counter does
+            differ &= base.values == again.values  # base differs from itself there, for example a counter
         wrong = np.flatnonzero(differ.ravel())
         if not wrong.size:
             return _Difference(0.0, "")

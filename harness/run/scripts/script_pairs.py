@@ -1,4 +1,4 @@
-"""A benchmark script for `harness bisect`: any two commits compared by one of its timing calls."""
+"""Compares any two commits by one of a script's timing calls, for `harness bisect`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
 Export = Callable[[Path, Mapping[SideName, str]], Sequence[Executable]]
-"""Puts the files of commits into a folder, builds them, and returns the script's command at each."""
+"""Copies the files of commits into a folder, builds them, and returns the script's command for each."""
 _OF_PAIR = ("margin", "tolerance", "confidence", "budget_s", "seed", "results", "save")
 
 
@@ -77,7 +77,7 @@ class ScriptPairs:
 
 
 def _without(question: Question, verdicts: Sequence[Verdict]) -> Failed:
-    """Return why no call of the script is the question's case."""
+    """Return why the script has no call for the question's case."""
     for each in verdicts:
         return Failed(reason=each.reason, message=each.message, log=each.log, side=each.side)
     raise MeasureError(f"No timing call of the script is {question.case}, at neither commit.")

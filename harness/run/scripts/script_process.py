@@ -1,4 +1,4 @@
-"""Process of a benchmark script at one commit. It waits for orders at each of its timing calls."""
+"""Process of a benchmark script at one commit, which waits for orders at each of its timing calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STEP_S = 0.005
 _PATIENCE_S = 10.0
 _MOST_LINE_BYTES = 2**26
 _ENVIRONMENT = {"MPLBACKEND": "Agg", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""No plot opens a window, and PyTorch finds cards without opening one."""
+"""Variables that keep plots from opening windows, and let PyTorch find cards without opening one."""
 E = TypeVar("E", bound=HarnessError)
 
 
@@ -50,13 +50,13 @@ class Call(msgspec.Struct, frozen=True, tag_field="at", tag="call"):
     clock: str
     l2: str
     functions: tuple[str, ...]
-    """Functions around the call, the inner first."""
+    """Functions around the call, innermost first."""
     calls: str
-    """Name of what is timed; empty where it has none."""
+    """Name of the timed function; empty if it has none."""
     variables: tuple[dict[str, int | str], ...]
-    """Variables that may distinguish the call from others, in groups, the surest first."""
+    """Variables that may distinguish the call from others, in groups, the most reliable first."""
     test: str = ""
-    """Id of the test in pytest that the call is of; empty outside of pytest."""
+    """Id of the pytest test that makes the call; empty outside of pytest."""
     params: dict[str, int | float | str] = {}
     """The test's parameters."""
 
@@ -74,7 +74,7 @@ class Done(msgspec.Struct, frozen=True, tag_field="at", tag="done"):
 
 
 class RaisedError(msgspec.Struct, frozen=True, tag_field="at", tag="error"):
-    """The exception that the timed function raised while it carried out an order."""
+    """The exception that the timed function raised during an order."""
 
     error: str
     message: str
@@ -85,7 +85,7 @@ class _End(msgspec.Struct, frozen=True, tag_field="at", tag="end"):
 
 
 class _Ready(msgspec.Struct, frozen=True, tag_field="at", tag="ready"):
-    """The process makes copies of itself from now on."""
+    """From now on the process forks copies of itself."""
 
 
 _DECODER = decoder(Call | Done | RaisedError | _End | _Ready)
@@ -96,19 +96,19 @@ class Recorded:
     """Settings of a script's recording, equal for both sides."""
 
     timers: tuple[str, ...] = ()
-    """Timers of the author's own, ``function`` or ``module:function``."""
+    """The author's own timers, ``function`` or ``module:function``."""
     ignored: tuple[str, ...] = ()
-    """Parts of paths whose calls do not count, such as an autotuner's."""
+    """Parts of paths whose calls are ignored, such as an autotuner's."""
     seed: int = 1
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment of both sides, besides this process's."""
+    """Environment of both sides, in addition to this process's."""
 
 
 class ScriptServer:
-    """Starts one side's script once, for one run or for many copies. `close` ends it.
+    """Starts one side's script once, for one run or for many forks. `close` ends it.
 
-    A script that opens a card by PyTorch stops right before that, with everything imported. Each run is a
-    copy of it, by fork. Any other script has one run, which is the process itself.
+    A script that opens a card through PyTorch stops right before that, with everything imported. Each run is
+    a fork of it. Any other script has one run, which is the process itself.
     """
 
     def __init__(self, executable: Executable, folder: Path, what: Recorded) -> None:
@@ -146,7 +146,7 @@ class ScriptServer:
 
     @property
     def may_run(self) -> bool:
-        """Return whether it can run once more."""
+        """Return whether another run is possible."""
         return not self._runs or (self.makes_copies and not self.child.has_ended())
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class ScriptServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self) -> ScriptProcess:
-        """Begin a run. Only where `may_run`."""
+        """Begin a run. Only if `may_run`."""
         self._runs += 1
         process = ScriptProcess(self)
         if self.makes_copies:
@@ -165,7 +165,7 @@ class ScriptServer:
         return process
 
     def take_control(self, control: socket.socket) -> None:
-        """Keep the link by which copies are ordered, and order the first."""
+        """Keep the link that orders copies, and order the first."""
         self._control = control
         self.fork()
 
@@ -173,14 +173,14 @@ class ScriptServer:
         self._order(FORK)
 
     def end_copy(self) -> None:
-        """End the copy that runs."""
+        """End the running copy."""
         self._order(KILL)
         deadline = time.monotonic() + _PATIENCE_S
         while self.copy_ended() is None and time.monotonic() < deadline and not self.child.has_ended():
             time.sleep(_STEP_S)
 
     def copy_ended(self) -> int | None:
-        """Return the status of the copy that ended; None while it runs."""
+        """Return the status of the ended copy; None while it runs."""
         assert self._control is not None
         if select.select([self._control], [], [], 0)[0]:
             self._told += self._control.recv(2**12)
@@ -191,12 +191,12 @@ class ScriptServer:
         return int(json.loads(line)["status"])
 
     def imported(self) -> Imported:
-        """Return what it imported of the repository so far. Raises OtherCodeError."""
+        """Return the repository's modules that it has imported so far. Raises OtherCodeError."""
         return self._recorder.imported()
 
     def _order(self, order: bytes) -> None:
         assert self._control is not None
-        with contextlib.suppress(OSError):  # it has ended, as is seen later
+        with contextlib.suppress(OSError):  # It has ended, which is noticed later.
             self._control.sendall(order)
 
 
@@ -226,11 +226,12 @@ class ScriptProcess:
             self._server.end_copy()
 
     def let_go(self) -> None:
-        """Let the script use the device; until then it has imported its framework at most."""
+        """Let the script use the device. Before, it has at most imported its framework."""
         (self._folder / GO).touch()
 
     def reach(self, timeout_s: float) -> Call | None:
-        """Let the script run to its next timing call; None where it has ended well without another.
+        """Let the script run to its next timing call; return None if it ended without another call or an
+        error.
 
         Raises TimedOutError, WorkerError for a script that failed, SeveralProcessesError.
         """
@@ -255,7 +256,7 @@ class ScriptProcess:
         return found
 
     def order(self, timeout_s: float, **order: Any) -> Done | RaisedError:
-        """Have an order carried out at the call that it waits at. Raises as `reach` does."""
+        """Execute an order at the call that the script waits at. Raises as `reach` does."""
         deadline = time.monotonic() + timeout_s
         self._send(order)
         found: Done | RaisedError | None = self._receive(deadline, (Done, RaisedError))
@@ -265,7 +266,7 @@ class ScriptProcess:
         return found
 
     def imported(self) -> Imported:
-        """Return what it imported of the repository, once it has ended. Raises OtherCodeError."""
+        """Return the repository's modules that it imported, after it has ended. Raises OtherCodeError."""
         return self._server.imported()
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -276,7 +277,7 @@ class ScriptProcess:
             self._hang_up()
 
     def _receive(self, deadline: float, kind: Any) -> Any:
-        """Return the next message; None where the script has ended."""
+        """Return the next message; None if the script has ended."""
         while True:
             if (line := self._line()) is not None:
                 found = self._decoded(line)
@@ -293,7 +294,7 @@ class ScriptProcess:
             elif time.monotonic() > deadline:
                 raise self._error(
                     TimedOutError(
-                        f"{self.executable.command!r} came to no timing call in time: it was ended. Raise "
+                        f"{self.executable.command!r} made no timing call in time and was stopped. Raise "
                         "--timeout, or have it measure less."
                     )
                 )
@@ -338,7 +339,7 @@ class ScriptProcess:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """Forget a process that has ended: a script that starts others may go on in the next."""
+        """Forget a process that has ended. A script that starts others may continue in the next process."""
         if self._link is not None:
             self._link.close()
             self._link = None

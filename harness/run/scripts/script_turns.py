@@ -1,4 +1,4 @@
-"""A timing call of a script that two processes wait at: slots of both sides, in turns."""
+"""Measures a timing call at which both sides' processes wait, in alternating slots."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from harness.run.scripts.script_process import Call, Done, RaisedError, ScriptPr
 from harness.run.two_workers import ORDERS, SIDES
 
 BUDGET_MS = 10.0
-"""Length of a slot; a launch that takes longer is a slot by itself."""
+"""Length of a slot in ms. A longer launch is a slot by itself."""
 WARM_UP_MS = 50.0
 _HOST_TICK_NS, _EVENT_TICK_NS = 1.0, 500.0
-"""Linux's clocks tick every nanosecond, and CUDA's events every half microsecond, as their documents say."""
+"""Resolution of Linux's clocks and of CUDA events (documented as half a microsecond), in ns."""
 
 
 class ChangedCallsError(MeasureError):
@@ -31,13 +31,15 @@ class ChangedCallsError(MeasureError):
 
 
 class CallFailedError(MeasureError):
-    """A call that cannot be measured; the script goes on."""
+    """A call that cannot be measured. The script continues."""
 
     reason = "not-measured"
 
 
 def sampled(process: ScriptProcess, budget_ms: float, timeout_s: float) -> Done:
-    """Return one slot of the call that a script waits at. Raises CallFailedError, and what `order` raises."""
+    """Return one slot of the call at which a script waits. Raises CallFailedError, and the errors
+    of `order`.
+    """
     found = process.order(timeout_s, do="sample", budget_ms=budget_ms)
     if isinstance(found, Done) and found.times_ns:
         return found
@@ -55,7 +57,7 @@ def tick_of(call: Call) -> float:
 
 @dataclass(slots=True)
 class Turns:
-    """Two processes of a script at one call, of which one works at a time."""
+    """Two processes of a script at one call. Only one works at a time."""
 
     sides: Mapping[SideName, ScriptProcess]
     order: Sequence[SideName]
@@ -70,7 +72,9 @@ class Turns:
     def reach(
         self, places: Mapping[SideName, int], names: Mapping[SideName, Sequence[CallName]], case: str
     ) -> None:
-        """Let both sides run to their calls. Raises ChangedCallsError where a script goes another way."""
+        """Let both sides run to their calls. Raises ChangedCallsError if a script makes other calls than
+        before.
+        """
 
         def reach(side: SideName) -> None:
             process = self.sides[side]
@@ -93,11 +97,11 @@ class Turns:
                 raise
 
     def observe(self, side: SideName, asked: OutputsOrder) -> Done | RaisedError:
-        """Have a side run its function once, and tell its outputs."""
+        """Let a side run its function once, and return its outputs."""
         return self.sides[side].order(self.timeout_s, do="outputs", **dataclasses.asdict(asked))
 
     def block(self, standard_error: float) -> PairedBlock:
-        """Measure quads of the call that both sides wait at. Raises CallFailedError."""
+        """Measure quads of the call at which both sides wait. Raises CallFailedError."""
         warm: dict[SideName, Done] = {}
         for side in self.order:
             for budget_ms in (BUDGET_MS, WARM_UP_MS):

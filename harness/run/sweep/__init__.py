@@ -1,3 +1,4 @@
-"""A sweep: every configuration of one kernel, rejected, failed or measured, and the best found surely.
-Tables and pages of it are in report/.
+"""A sweep: every configuration of one kernel is rejected, fails or is measured, and the best is confirmed.
+
+Its tables and pages are in report/.
 """

@@ -1,4 +1,4 @@
-"""Dask's side of a sweep: a cluster of this host's own, or somebody's, and whether everybody there fits."""
+"""Runs sweeps through Dask, on a cluster of this host or an existing one, and checks its workers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ RESOURCE = "GPU"
 """Resource that a Dask worker announces if it offers a device: ``dask worker --resources GPU=1``."""
 CONNECT_S = 10.0
 OPEN_S = 180.0
-"""Time that every worker has to open its device: the slowest may be busy for somebody else."""
+"""Time in seconds for every worker to open its device: the slowest may be in use by another process."""
 _DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-"""Code that our own workers run first. Ctrl-C reaches every process of a terminal; it is for the client."""
+"""Code that our own workers run first. Ctrl-C reaches every process of a terminal, but only the client should
+react."""
 
 
 def _library() -> Any:
-    """Dask's package. Raises UsageError where it is not installed."""
+    """Return Dask's package. Raises UsageError if it is not installed."""
     try:
         import distributed
     except ImportError as error:
@@ -52,8 +53,8 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Dask's loggers say what is said here in sentences."""
-    _library()  # with it come its loggers
+    """Silence Dask's loggers: the harness reports the same in sentences."""
+    _library()  # importing it creates its loggers
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     before = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in before:
@@ -66,13 +67,13 @@ def quiet() -> Iterator[None]:
 
 
 def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
-    """Return a client of a cluster of our own, on this host and for this host only."""
+    """Return a client of our own cluster on this host, which no other host can reach."""
     distributed = _library()
     import dask
 
     if not specs:
         raise UsageError("Work on this host needs a device at least, such as cuda:0.")
-    # What a worker that was killed leaves behind goes with the folder.
+    # Files of a killed worker are removed with the folder.
     scratch = stack.enter_context(scratch_folder())
     no_pages: dict[str, list[str]] = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
     try:
@@ -83,7 +84,7 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
                     threads_per_worker=1,
                     processes=True,
                     host="127.0.0.1",
-                    # A port of its own for what serves nothing: None would ask for Dask's usual one.
+                    # A free port for the unused dashboard: None would request Dask's default port.
                     dashboard_address="127.0.0.1:0",
                     scheduler_kwargs={"dashboard": False},
                     resources={RESOURCE: 1},
@@ -109,7 +110,7 @@ def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:
     try:
         asyncio.run(_knock(scheduler))
         with warnings.catch_warnings():
-            # Dask only warns of versions that differ; check_cluster refuses them.
+            # Dask only warns of different versions; check_cluster refuses them.
             warnings.simplefilter("ignore")
             return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False))
     except Exception as error:
@@ -120,7 +121,7 @@ def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:
 
 
 async def _knock(scheduler: str) -> None:
-    """Raises where nothing answers as Dask does. A client would wait for ever for what only listens."""
+    """Raise if nothing answers like Dask. A client would wait forever for a server that only listens."""
     distributed = _library()
     security = distributed.Security().get_connection_args("client")
     comm = await asyncio.wait_for(
@@ -130,7 +131,9 @@ async def _knock(scheduler: str) -> None:
 
 
 def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> None:
-    """Raises MeasureError where nobody has a GPU, UsageError for several a worker or unlike versions."""
+    """Raise MeasureError if no worker has a GPU, UsageError for several GPUs a worker or
+    different versions.
+    """
     if not announced:
         raise MeasureError(
             f"No worker of {scheduler} announces a GPU. Start one for each: "
@@ -159,7 +162,7 @@ def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> 
 
 
 def _harness_versions(client: Any, announced: Mapping[str, Any]) -> dict[str, str]:
-    # By its name, since whatever is sent of ours is found by importing the harness there.
+    # By its name: unpickling any of our objects would import the harness there.
     asked = (pkgutil.resolve_name, "harness:__version__")
     found: dict[str, Any] = {}
     try:
@@ -186,24 +189,24 @@ def said(error: BaseException) -> str:
 
 
 CHECK_S = 2.0
-"""Between two looks whether any worker is left, while nothing is heard."""
+"""Time between two checks for remaining workers while no message comes, in seconds."""
 RETURN_S = 20.0
 """Longest wait for a lost worker to come back when no worker is left, in seconds."""
 AHEAD = 2
-"""Jobs sent for each device. No more: Dask holds a worker's loss against every job that waits there."""
+"""Jobs sent for each device. With more, Dask would count a worker's loss against every waiting job."""
 
 
 class DaskDevices:
-    """Several devices of one model, each with a worker process of Dask's; a context manager.
+    """Several devices of one model, each with a Dask worker process; a context manager.
 
-    Without `scheduler` there is a process for each device of `devices`, on this host, and they end with it.
-    With one, the workers of that cluster are used that announce the resource GPU; `devices` may then name one
-    spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or the first device that
-    works.
+    Without `scheduler`, a worker process is started on this host for each device of `devices`, and ends with
+    the context. With a scheduler, the workers of that cluster that announce the resource GPU are used. Then
+    `devices` may name one spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or
+    the first device that works.
 
-    Entering raises UsageError where the devices are not of one model or one of them is there twice, or where
-    Dask is missing or differs; DeviceError where a device does not open; MeasureError where nothing answers
-    or nobody announces a GPU.
+    Entering raises UsageError if the devices are not of one model, if a device is named twice, or if Dask is
+    missing or differs; DeviceError if a device does not open; MeasureError if nothing answers or no worker
+    announces a GPU.
     """
 
     alike = (
@@ -243,7 +246,7 @@ class DaskDevices:
         self._stack.close()
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
-        """Have the workers open their devices, with what `stack` is to end."""
+        """Let the workers open their devices, and register cleanup in `stack`."""
         raise NotImplementedError
 
     def _submit(self, what: Callable[..., Any], *given: Any, **how: Any) -> Any:
@@ -261,9 +264,9 @@ class DaskDevices:
         }
 
     def _open(self, what: Callable[..., OpenedDevice | HarnessError], *given: Any) -> list[OpenedDevice]:
-        """Have every worker open its device, all at once, and see that they are of one model."""
+        """Let every worker open its device, all at once, and check that they are of one model."""
         announced = self._announced()
-        if not announced:  # any more: they were there when versions were compared
+        if not announced:  # they were there when versions were compared
             raise WorkerError("No Dask worker with a device is left. Start them again.")
         futures = [self._submit(what, *given, workers=[address]) for address in announced]
         found = [_opened(future) for future in futures]
@@ -274,7 +277,7 @@ class DaskDevices:
         named = [
             f"{one.device.name} ({one.device.uuid or one.device.spec}) on {one.host}"
             for one in opened
-            if one.device.backend != "null"  # of which a host has as many as it likes
+            if one.device.backend != "null"  # a host has any number of them
         ]
         if twice := [name for name, count in Counter(named).items() if count > 1]:
             raise UsageError(
@@ -308,9 +311,9 @@ def _opened(future: Any) -> OpenedDevice | HarnessError:
 
 
 class DaskExecutor(DaskDevices):
-    """Devices that carry out jobs; see harness.run.sweep.executors.Executor.
+    """Devices that execute jobs; see harness.run.sweep.executors.Executor.
 
-    Entering raises BusyError too, where a device is not to be had and nobody wants to wait.
+    Entering also raises BusyError if a device is in use and may not be waited for.
     """
 
     def __init__(
@@ -330,7 +333,7 @@ class DaskExecutor(DaskDevices):
         self._lost: dict[str, HarnessError] = {}
         """Error that cost a worker its device, by the worker's address."""
         self._bound: dict[str, list[str]] = {}
-        """The addresses of the workers that may have a task, where not all may, by its key."""
+        """Addresses of the workers that may run a task, by its key, if not all may."""
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
         sent, suite = dask_worker.pack(self._suite) if self._scheduler else (b"", str(self._suite))
@@ -341,7 +344,7 @@ class DaskExecutor(DaskDevices):
             specs=self._specs,
             busy=self._busy,
         )
-        # A builtin, so that whichever worker holds the bytes needs nothing of ours.
+        # A builtin type, so that any worker can hold the bytes without importing the harness.
         self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
         stack.callback(self._tell, dask_worker.end_sweep)
         opened = self._open(dask_worker.open_device, setup, self._sent)
@@ -353,10 +356,10 @@ class DaskExecutor(DaskDevices):
         self._setup = dataclasses.replace(setup, model=opened[0].model)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
-        """Carry out jobs; results come as they are ready, in any order.
+        """Execute jobs; results come as they are ready, in any order.
 
-        A worker that is lost costs nothing: its jobs are done by another, or by it when it is back. Raises
-        DeviceError or WorkerError where none is left.
+        If a worker is lost, another worker does its jobs, or the same one when it is back. Raises DeviceError
+        or WorkerError if none is left.
         """
         waiting = deque(jobs)
         running: dict[Any, Job] = {}
@@ -368,13 +371,13 @@ class DaskExecutor(DaskDevices):
                     for future in self._over(running):
                         job = running.pop(future)
                         result = self._result(job, future)
-                        # What is still held would be done again where the worker that has it is lost.
+                        # Results still held would be computed again if their worker is lost.
                         future.release()
                         if result is None:
                             waiting.appendleft(job)
                         else:
                             results.append(result)
-                    # The next are under way before anybody looks at these.
+                    # Send the next jobs before these results are looked at.
                     self._send(waiting, running)
                 finally:
                     yield from results
@@ -382,11 +385,11 @@ class DaskExecutor(DaskDevices):
             if running:
                 with contextlib.suppress(Exception):
                     self._client.cancel(list(running), force=True)
-                # What runs is not stopped by that.
+                # This does not stop running jobs.
                 self._tell(dask_worker.close_device)
 
     def _send(self, waiting: deque[Job], running: dict[Any, Job]) -> None:
-        """Raises what the last worker said, where none has its device any more."""
+        """Send jobs to the workers. If none has its device any more, raise the last worker's error."""
         while waiting and len(running) < AHEAD * len(self.devices):
             self._counter += 1
             key = f"{self._name}-{self._counter}"
@@ -409,7 +412,7 @@ class DaskExecutor(DaskDevices):
                 with self._client.as_current():
                     distributed.wait(list(running), timeout=CHECK_S, return_when="FIRST_COMPLETED")
             except distributed.CancelledError:
-                pass  # their results say so, one by one
+                pass  # their results show it, one by one
             except distributed.TimeoutError:
                 here = self._announced().keys()
                 alone_s = 0.0 if here - self._lost.keys() else alone_s + CHECK_S
@@ -418,7 +421,7 @@ class DaskExecutor(DaskDevices):
                         f"No worker with a device is left, and none came back within {RETURN_S:g} s. Start "
                         "workers again; a sweep that is repeated continues where it ended."
                     ) from None
-                # What was sent to workers that are gone nobody else may do: it is taken back.
+                # Jobs sent to lost workers cannot be done by others: take them back.
                 bound = [future for future in running if future.key in self._bound]
                 stranded = [future for future in bound if here.isdisjoint(self._bound[future.key])]
                 if stranded and here - self._lost.keys():
@@ -427,7 +430,7 @@ class DaskExecutor(DaskDevices):
                 return over
 
     def _result(self, job: Job, future: Any) -> JobResult | None:
-        """Return what came of a job; None where it is still to be done, elsewhere."""
+        """Return the result of a job; None if it is still to be done elsewhere."""
         import distributed
 
         try:
@@ -455,7 +458,9 @@ class DaskExecutor(DaskDevices):
         return found
 
     def _tell(self, what: Callable[[str], None]) -> None:
-        """Have every worker do something at once, beside its job. Nobody waits for a cluster that is gone."""
+        """Make every worker run a function at once, beside its job. A cluster that is gone is not
+        waited for.
+        """
         with contextlib.suppress(Exception):
             if self._client.status == "running":
                 self._client.run(what, self._name, workers=list(self._announced()), on_error="ignore")

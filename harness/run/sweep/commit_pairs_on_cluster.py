@@ -1,7 +1,7 @@
-"""Pairs of commits compared on several devices at once, each with a worker of Dask's.
+"""Compares pairs of commits on several devices at once, each with a Dask worker.
 
-Each worker carries out whole comparisons on its own device, with processes of its own. Dask finds these
-functions by this module's name: client and worker need the same version of the harness.
+Each worker makes whole comparisons on its own device, with its own processes. Dask finds these functions by
+this module's name: client and worker need the same version of the harness.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from harness.suite.loader import LoadedSuite, load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWorkerSetup:
-    """Places where a worker finds its device and its suites."""
+    """A worker's device and the place of its suites."""
 
     specs: WorkerSpecs
     suite: Path
-    """The suite's folder, which workers of our own see in this repository."""
+    """The suite's folder, which our own workers see in this repository."""
     suite_from: str | None = None
 
 
 Sent = Mapping[str, tuple[bytes, str] | SuiteError]
-"""Suites for a host that does not see the repository, by commit: files and the place of the suite's folder
-among them, or why there is none.
+"""Suites for a host that does not see the repository, by commit.
+
+Each is the files with the path of the suite's folder in them, or an error.
 """
 
 
 class DaskPairDevices(DaskDevices):
     """Devices that compare pairs of commits; see `harness.run.bisect.commit_pairs.PairDevices`.
 
-    What a worker measures on another host leaves no record here but in the journal.
+    Measurements of a worker on another host leave no record here except in the journal.
     """
 
     alike = "One bisection needs devices of one model, driver and compiler, or one would not confirm another"
@@ -74,7 +75,9 @@ class DaskPairDevices(DaskDevices):
         self._open(open_there, self._setup, commit, self._sent(commit))
 
     def ask(self, asked: Sequence[Question]) -> Iterator[PairResult]:
-        """Return what comes of questions, as each is answered. Raises WorkerError where a worker is lost."""
+        """Yield the result of each question as soon as it is known. Raises WorkerError if a
+        worker is lost.
+        """
         import distributed
 
         futures = [
@@ -88,7 +91,7 @@ class DaskPairDevices(DaskDevices):
             self._client.cancel(futures, force=True)
 
     def _sent(self, *commits: str) -> Sent | None:
-        """Return the suites at these commits; None for workers of our own, which see the repository."""
+        """Return the suites at these commits; None for our own workers, which see the repository."""
         if self._scheduler is None:
             return None
         sent: dict[str, tuple[bytes, str] | SuiteError] = {}
@@ -112,7 +115,7 @@ def _result(future: Any) -> Any:
     return found
 
 
-# What a worker runs
+# Code that a worker runs
 
 
 def open_there(setup: PairWorkerSetup, commit: str, sent: Sent | None) -> OpenedDevice | HarnessError:
@@ -128,7 +131,7 @@ def open_there(setup: PairWorkerSetup, commit: str, sent: Sent | None) -> Opened
 
 
 def compare_there(setup: PairWorkerSetup, question: Question, sent: Sent | None) -> PairResult | HarnessError:
-    """Return what comes of a question on the worker's device."""
+    """Answer the question on the worker's device."""
     settings = question.settings
     if sent:
         settings = dataclasses.replace(settings, results=None, save=False)

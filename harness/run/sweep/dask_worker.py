@@ -1,4 +1,4 @@
-"""The code and data that run in a Dask worker: the suite, and its device for as long as a sweep lasts.
+"""Code and data in a Dask worker: the suite, and its device for the duration of a sweep.
 
 Dask finds these functions by this module's name: client and worker need the same version of the harness.
 """
@@ -28,19 +28,20 @@ from harness.suite.loader import load
 from harness.suite.suite_files import tree_files
 
 IDLE_S = 60.0
-"""After so long without a job a worker gives its device free, and opens it again for the next one."""
+"""Time without a job in seconds, after which a worker releases its device. It opens it again for the next
+job."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""A date for files whose date does not matter; ZIP knows none before it."""
+"""Date of files whose date does not matter. ZIP has no earlier one."""
 
 
 # The suite, for hosts that cannot read its folder
 
 
 def pack(folder: Path) -> tuple[bytes, str]:
-    """A suite's folder and the files elsewhere that a build can read, as a ZIP file; and its place in it.
-    The same files are the same bytes.
+    """Return a ZIP of a suite's folder and of other files that a build can read, and its path within.
 
-    Raises SuiteError where it cannot be loaded, UsageError where it cannot be read.
+    The same files give the same bytes. Raises SuiteError if it cannot be loaded, UsageError if it cannot be
+    read.
     """
     suite = load(folder).suite
     folder, files = suite.root, tree_files(suite)
@@ -84,15 +85,15 @@ def this_worker() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpecs:
-    """Which device a worker opens."""
+    """The device that a worker opens."""
 
     specs: tuple[str, ...] = ()
-    """The specs by the names of workers of our own cluster, which are numbers."""
+    """The specs by worker name in our own cluster, where names are numbers."""
     spec: str | None = None
-    """Device that workers of other clusters open; None is $HARNESS_DEVICE there, or the first that works."""
+    """Device that workers of other clusters open. None: their $HARNESS_DEVICE, or the first that works."""
 
     def here(self) -> str | None:
-        """Return what the worker that asks is to open."""
+        """Return the device that this worker is to open."""
         if self.specs:
             return self.specs[int(this_worker().name)]
         return self.spec or os.environ.get("HARNESS_DEVICE") or None
@@ -103,10 +104,10 @@ class WorkerSetup:
     """The setup that every job carries, because its worker may be new."""
 
     sweep: str
-    """A random name: a worker may serve several."""
+    """A random name, because a worker may serve several sweeps."""
     version: str
     suite: str
-    """The suite's folder; where the suite is sent along, its place in what was sent."""
+    """The suite's folder; if the suite is sent along, its path in the files sent."""
     specs: WorkerSpecs
     busy: Busy = "wait"
     model: tuple[str, ...] = ()
@@ -119,35 +120,35 @@ class OpenedDevice:
     device: DeviceInfo
     toolchain: Toolchain
     busy_with: str = ""
-    """Sentence about another measurement there at this moment; empty without one."""
+    """Sentence about another measurement on the device at this moment; empty without one."""
 
     @classmethod
     def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
-        """Return the device of the worker that calls this."""
+        """Return the device of this worker."""
         worker, host = str(this_worker().name), platform.node()
         return cls(worker=worker, host=host, device=device, toolchain=toolchain, busy_with=busy_with)
 
     @property
     def model(self) -> tuple[str, ...]:
-        """Return what must be the same for times to be compared."""
+        """Return the properties that must be equal for times to be comparable."""
         device = self.device
         return device.name, device.arch, f"driver {device.driver}", self.toolchain.compiler
 
 
 class _WorkerDevice:
-    """The device of one worker, for one sweep: opened for the first job, and given free where none comes."""
+    """The device of one worker for one sweep: opened for the first job, and released if no job comes."""
 
     def __init__(self, suite: Path, spec: str | None, worker: str, busy: Busy) -> None:
         self._suite, self._spec, self._worker, self._busy = suite, spec, worker, busy
         self._turn = threading.Lock()
-        """Lock that lets one job run at a time, however many threads the worker has."""
+        """Lock that lets one job run at a time, even if the worker has several threads."""
         self._executor: LocalExecutor | None = None
         self._idle: threading.Timer | None = None
         self._is_over = False
         self._lost: HarnessError | None = None
 
     def open(self, model: tuple[str, ...] = ()) -> LocalExecutor:
-        """Return the device, opened where it is not. Raises HarnessError."""
+        """Return the device, and open it if necessary. Raises HarnessError."""
         if self._executor is None:
             executor = LocalExecutor(self._suite, self._spec, busy=self._busy, hold_later=True)
             self._executor = executor.__enter__()
@@ -169,7 +170,7 @@ class _WorkerDevice:
             raise
 
     def close(self) -> None:
-        """Release the device at any time. A job that runs fails."""
+        """Release the device at any time. A running job fails."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.__exit__(None, None, None)
@@ -191,7 +192,7 @@ class _WorkerDevice:
                 if self._is_over:
                     self.close()
                 else:
-                    # A client that was killed says no more, and its device is wanted by others.
+                    # A killed client cannot release the device, which others need.
                     self._idle = threading.Timer(IDLE_S, self._close_if_idle)
                     self._idle.daemon = True
                     self._idle.start()
@@ -227,7 +228,7 @@ def _device_for(setup: WorkerSetup, sent: bytes) -> _WorkerDevice:
 
 
 def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
-    """`sent` is the suite, as `pack` made it; empty where its folder can be read."""
+    """Open this worker's device. `sent` is the suite from `pack`; empty if its folder can be read here."""
     try:
         own = _device_for(setup, sent)
         with own.in_use():
@@ -239,7 +240,7 @@ def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
 
 
 def run_job(setup: WorkerSetup, sent: bytes, job: Job) -> tuple[str, JobResult | HarnessError]:
-    """Return the worker's address, and a job's result, or why this worker can do no more of them."""
+    """Return the worker's address and a job's result, or why this worker can do no more jobs."""
     address: str = this_worker().address
     try:
         own = _device_for(setup, sent)
@@ -250,7 +251,7 @@ def run_job(setup: WorkerSetup, sent: bytes, job: Job) -> tuple[str, JobResult |
 
 
 def close_device(sweep: str) -> None:
-    """Stop what runs here for a sweep."""
+    """Stop all work for a sweep on this worker."""
     if sweep in _devices:
         _devices[sweep].close()
 
@@ -261,7 +262,7 @@ def end_sweep(sweep: str) -> None:
 
 
 def restore_threads() -> None:
-    """Undo Dask's advice to libraries to use one thread: references are computed on all cores."""
+    """Undo Dask's request that libraries use one thread: references are computed on all cores."""
     import dask
 
     for name, value in dask.config.get("distributed.nanny.pre-spawn-environ", {}).items():

@@ -1,5 +1,7 @@
-"""A sweep from beginning to end: which configurations, which are ruled out, compiled, screened, held against
-the best, and the winner measured again.
+"""Runs a sweep from start to end.
+
+It lists configurations, applies rules, compiles, screens, compares with the best, and measures the winner
+again.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ FINALISTS = PairSettings(
     warmup_min_s=0.03, warmup_max_s=0.2, lead_in_s=0.01,
 )  # fmt: skip
 METHOD = 1
-"""Counted up when sweeps are carried out in another way: older ones are then not gone on with."""
+"""Version of the procedure. Sweeps of another version are not continued."""
 CHUNK = 8
-"""The fewest configurations that one job prepares: compilers work side by side within a job."""
+"""Fewest configurations that one job prepares: compilers run in parallel within a job."""
 
 
 T = TypeVar("T")
@@ -76,8 +78,8 @@ class SweepObserver(Protocol):
 class Sweeping:
     """Sweeps one kernel on one executor, at `sizes` or at the tuning's sizes.
 
-    Raises SuiteError for a tuning that is broken, UsageError for a size that is none, MeasureError for a
-    kernel that the device cannot run.
+    Raises SuiteError for a broken tuning, UsageError for an invalid size, MeasureError for a kernel that the
+    device cannot run.
     """
 
     def __init__(
@@ -100,8 +102,8 @@ class Sweeping:
             raise MeasureError(problem)
         if self.suite.problem.held_to == "base":
             raise MeasureError(
-                f"{self.suite.name} holds outputs to base's, and a sweep has no base: a wrong configuration "
-                "could win. Write a reference() in its suite.py, or name a ReferenceFunction."
+                f"{self.suite.name} compares outputs with base's, and a sweep has no base: a wrong "
+                "configuration could win. Write a reference() in its suite.py, or name a ReferenceFunction."
             )
         at = points(self.suite, kernel.tune, sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, at)
@@ -114,14 +116,14 @@ class Sweeping:
         self.state = self.journal.state
         self.compile_s = self.measure_s = 0.0
         self._digests: dict[int, str] = {}
-        """Digests of outputs that were verified in full, by number."""
+        """Digests of outputs that were verified in full, by configuration number."""
 
     def run(self, results: Path | None, *, fresh: bool = False) -> SweepResult:
-        """Carry out what is not stored yet in the folder of all records, or everything anew if `fresh`; None
-        stores nothing. A configuration that fails, crashes or hangs costs its own row.
+        """Execute everything that is not stored yet in the folder of all records, or everything if `fresh`.
 
-        Raises StoreError where no record can be begun. An interrupt, or a device that is lost, ends the sweep
-        early: what is finished is stored and returned, and the next run goes on from there.
+        None stores nothing. A configuration that fails, crashes or hangs loses only its own row. Raises
+        StoreError if no record can be begun. An interrupt or a lost device ends the sweep early: finished
+        rows are stored and returned, and the next run continues from there.
         """
         interrupted, problem = False, ""
         folder = results / machine_name(self.device) / "sweeps" if results else None
@@ -193,10 +195,12 @@ class Sweeping:
             ),
         )
 
-    # Before anything is measured
+    # Before measuring
 
     def _prepare(self) -> None:
-        """Generate, compile and load, several side by side; a job that fails is done again one by one."""
+        """Generate, compile and load, several in parallel. A job that fails is repeated configuration by
+        configuration.
+        """
         known = {*self.state.prepared, *self.state.rows}
         wanted = [each for each in self.all if each.number not in known]
         for prepared in tuple(self.state.prepared.values()):  # it may have ended between the two lines
@@ -217,7 +221,7 @@ class Sweeping:
             self._keep_prepared(chunk, result)
 
     def _run(self, about: Iterable[T], jobs: Iterable[Job]) -> Iterator[tuple[T, JobResult]]:
-        """Carry out jobs, one about each thing."""
+        """Run one job for each item, and yield the item with its result."""
         by_key = {job.key: (each, job) for each, job in zip(about, jobs, strict=True)}
         if by_key:
             for result in self.executor.run([job for _, job in by_key.values()]):
@@ -231,7 +235,7 @@ class Sweeping:
         return Job(
             key=f"prepare {chunk[0].number}-{chunk[-1].number}",
             request=protocol.Prepare(cases=cases),
-            # Text is generated one after another, then compiled in turns of a core each.
+            # Sources are generated one after another, then compiled in rounds of one core each.
             timeout_s=self.settings.timeout_s * max(1, ceil_div(len(chunk), os.cpu_count() or 1)),
         )
 
@@ -269,7 +273,9 @@ class Sweeping:
         )
 
     def _duplicates(self) -> dict[int, int]:
-        """Numbers of configurations that are another's duplicate, and whose: the first of its size."""
+        """Return configurations that duplicate another, with the first configuration of the same code and
+        size.
+        """
         first: dict[tuple[str, str], int] = {}
         duplicates: dict[int, int] = {}
         for each in self.all:
@@ -283,7 +289,9 @@ class Sweeping:
     # Measuring
 
     def _screen(self) -> None:
-        """Verify and time each once, in random order: what drifts must not pass for a parameter's doing."""
+        """Verify and time each once, in random order, so that drift does not look like an effect of a
+        parameter.
+        """
         left_out = self.rejected.keys() | self._duplicates().keys()
         left_out |= {number for number, prepared in self.state.prepared.items() if prepared.reason}
         order = [each for each in self.all if each.number not in left_out]
@@ -326,7 +334,7 @@ class Sweeping:
         )
 
     def _decided(self) -> bool:
-        """Take one step with every size that has no final result. Return True where no such size is left."""
+        """Take one step with every size without a final result. Return True if no such size is left."""
         decided = {self._by_number[final.number].case for final in self.state.finals}
         steps = [self._next_step(rows)[0] for case, rows in self._measured().items() if case not in decided]
         duels = [step for step in steps if isinstance(step, Duels)]
@@ -350,7 +358,7 @@ class Sweeping:
     def _duel(self, rounds: Sequence[Duels]) -> None:
         wanted = [(each, number) for each in rounds for number in each.numbers]
         self.observer.phase("duel", len(wanted))
-        # Once it has been verified beside another, the outputs of the best only have to be what they were.
+        # After its first verified comparison, the best's outputs only have to stay the same.
         first = [(each, each.numbers[0]) for each in rounds if each.against not in self._digests]
         self._duel_all(first)
         self._duel_all([pair for pair in wanted if pair not in first])
@@ -361,7 +369,8 @@ class Sweeping:
         for (each, number), result in self._run(wanted, jobs):
             reply = result.reply
             if isinstance(reply, Failed):
-                # Nobody's side is the newcomer's: the other one has been through this before.
+                # An error of neither side is attributed to the newcomer: the other side has been compared
+                # before.
                 self._undo(each.against if reply.side == "base" else number, reply)
             else:
                 assert isinstance(reply, protocol.CompareReply)
@@ -408,7 +417,7 @@ class Sweeping:
             self.journal.add(replace(row, status="failed", **why))
 
     def _repeat(self, winners: Sequence[HalvingResult]) -> None:
-        """Measure the winners again in fresh processes: each was chosen for being lucky too."""
+        """Measure the winners again in fresh processes, because each was partly chosen for its luck."""
         done = {(repeat.number, repeat.process) for repeat in self.state.repeats}
         wanted = [
             (each.winner, process)
@@ -459,10 +468,10 @@ class Sweeping:
             )
         )
 
-    # What is known so far
+    # Results so far
 
     def _rows(self) -> tuple[SweepRow, ...]:
-        """Return the rows of all that is settled, in order; how far each came follows from the duels."""
+        """Return the rows of all settled configurations, in order. The duels show how far each came."""
         own = dict(self.state.rows)
         for rows in self._measured().values():
             for number, contender in self._next_step(rows)[1].items():
@@ -497,7 +506,7 @@ def identity(
     all_: Sequence[Configuration],
     settings: SweepSettings,
 ) -> str:
-    """Sixteen hexadecimal digits, of everything that could change what a sweep finds."""
+    """Return sixteen hexadecimal digits of everything that could change a sweep's result."""
     needs = getattr(kernel.source_for(device.backend), "needs", ())
     asked = {
         "method": METHOD,
@@ -505,7 +514,7 @@ def identity(
         "kernel": kernel.name,
         "device": (device.backend, device.name, device.arch, device.driver),
         "toolchain": toolchain,
-        "packages": packages.versions(needs),  # another version may write another text
+        "packages": packages.versions(needs),  # another version may generate another text
         "configurations": all_,
         "settings": (settings, SCREENING, PAIRS, FINALISTS, FINAL),
     }
@@ -513,7 +522,7 @@ def identity(
 
 
 def _code(facts: protocol.SideFacts) -> str:
-    """Return what is the same for configurations that run the same code in the same way."""
+    """Return a key that is equal for configurations that run the same code in the same way."""
     resources = facts.resources
     code = (resources and (resources.code_sha256 or resources.binary_sha256)) or facts.code_sha256
     if code is None:

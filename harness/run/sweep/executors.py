@@ -1,6 +1,6 @@
-"""Who does a sweep's work: jobs in, results out, on one device or on many; and the executor of one device.
+"""Executors take a sweep's jobs and return results, on one device or on many; one for a local device.
 
-A job is one request to a worker process, so that whoever carries it out needs to know nothing of sweeps.
+A job is one request to a worker process, so an executor needs to know nothing of sweeps.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A request for any free device. It holds everything that it compares, so any device will do."""
+    """A request for any free device. It contains everything that it compares."""
 
     key: str
-    """Unique within a sweep; what its result is known by."""
+    """Name of its result, unique within a sweep."""
     request: protocol.Prepare | protocol.Measure | protocol.Compare
     timeout_s: float
     fresh: bool = False
-    """True where it must have a process in which nothing ran before."""
+    """True if it needs a process in which nothing ran before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,12 @@ class Silent:
 class LocalExecutor:
     """Runs jobs on one device, in one worker process after another; see Executor.
 
-    A worker process is used for one job after another, until one fails in it or needs a fresh one. With
-    `hold_later` other processes are kept from measuring on the device from the first job on, not from the
-    start: workers of a cluster that opened the same device must be found out before.
+    A worker process is reused until a job fails in it or needs a fresh one. With `hold_later`, the device is
+    locked from the first job on and not from the start, because workers that opened the same device must be
+    detected before.
 
-    Raises UsageError for a device that makes no sense, DeviceError where there is no such device, BusyError
-    where it is not to be had.
+    Raises UsageError for an invalid device, DeviceError if there is no such device, BusyError if it is in
+    use.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class LocalExecutor:
         return map(self.run_one, jobs)
 
     def run_one(self, job: Job) -> JobResult:
-        """Carry out one job.
+        """Execute one job.
 
-        A process that crashes or hangs is a result, and the next job gets another. Raises DeviceError where
-        the device cannot be opened any more, BusyError where it is not to be had: then the job can still be
-        done, elsewhere or later.
+        A process that crashes or hangs gives a result, and the next job gets a new process. Raises
+        DeviceError if the device cannot be opened any more, and BusyError if it is in use: then the job can
+        still be done elsewhere or later.
         """
         self._hold()
         began = time.monotonic()
@@ -142,14 +142,15 @@ class LocalExecutor:
         """Keep other processes from measuring on the device. Raises BusyError."""
         if self._is_held:
             return
-        # What found the device holds a context on it, which nothing that is timed should share it with.
+        # The process that found the device has a context on it, which no timed work should share the card
+        # with.
         self._session.builder.kill()
         waiting = self._session.observer.waiting
         self._lock.enter_context(held(self._session.device, "sweep", self._busy, waiting))
         self._is_held = True
-        if self._is_over:  # given up by another thread, while this one waited
+        if self._is_over:  # another thread released it while this one waited
             self._lock.close()
-            raise DeviceError(f"{self._session.device.spec} was given free before it could be used.")
+            raise DeviceError(f"{self._session.device.spec} was released before it could be used.")
 
     def _start(self) -> None:
         try:

@@ -1,7 +1,6 @@
-"""Successive halving of one size's configurations: from times in a row to pairs against the best so far.
+"""Successive halving of one size's configurations: from separate times to pairs against the best so far.
 
-Everything follows from the times and the duels that are there already, so that a sweep which goes on after
-an interruption decides as it would have without.
+All decisions follow from stored times and duels, so a resumed sweep decides like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,18 +9,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import scipy  # its parts load when they are used
+import scipy  # loads its parts when they are used
 
 from harness.judgement.statistics.paired import log_ratios, process_effect, tick_error
 from harness.records.sweep_types import Duel, SweepSettings
 from harness.records.types import Effect, PairedBlock
 
 MOST_ROUNDS = 12
-"""A best that changes hands for ever is a tie."""
+"""Most rounds. If the best still changes after these, it is a tie."""
 CONFIDENCE = 0.99
 PROCESS_ERROR = 0.0005
-"""Standard deviation by which the effects of two processes differ: from 0.02 to 0.11 % on an H200, for
-kernels of 0.2 to 1.7 ms. One process alone cannot show it."""
+"""Standard deviation between the effects of two processes: 0.02 to 0.11 % on an H200, for kernels of 0.2 to
+1.7 ms.
+
+One process alone cannot show it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +34,12 @@ class Duels:
     against: int
     numbers: tuple[int, ...]
     last: bool
-    """True where few enough are left to be measured well."""
+    """True if few enough are left to be measured precisely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """The progress of one configuration: its last round, and its distance from the best in that round."""
+    """Progress of one configuration: its last round, and its distance from the best in that round."""
 
     round: int
     behind: Effect | None = None
@@ -51,7 +53,7 @@ class HalvingResult:
 
 @dataclass(frozen=True, slots=True)
 class _Ratio:
-    """Time over that of the best so far, as a natural logarithm, with half the width of its interval."""
+    """Time over the best so far, as a natural logarithm, with half the width of its interval."""
 
     value: float
     half_width: float
@@ -63,7 +65,7 @@ class _Ratio:
         return cls(math.log1p(effect.effect), (high - low) / 2, effect.quads)
 
     def beside(self, best: _Ratio) -> _Ratio:
-        """Against another best, whose own ratio to the one before is known."""
+        """Return the ratio to another best, from that best's ratio to the previous one."""
         return _Ratio(
             self.value - best.value,
             math.hypot(self.half_width, best.half_width),
@@ -94,10 +96,10 @@ _ITSELF = _Ratio(0.0, 0.0, 0)
 
 
 def duel_effect(block: PairedBlock) -> Effect:
-    """Head over base in one process, with an interval that also allows for what another process would say.
+    """Return head over base in one process, with an interval that allows for differences between processes.
 
-    Student's t with the degrees of freedom of the trimmed quads, on their standard error and PROCESS_ERROR
-    together.
+    It is Student's t with the degrees of freedom of the trimmed quads, on their standard error and
+    PROCESS_ERROR together.
     """
     ratios = log_ratios([quad.order for quad in block.quads], [quad.times_ns for quad in block.quads])
     slot_ns = block.launches_per_slot * sum(block.quads[0].times_ns) / 4
@@ -110,9 +112,9 @@ def duel_effect(block: PairedBlock) -> Effect:
 def next_step(
     times_ns: Mapping[int, float], duels: Sequence[Duel], settings: SweepSettings
 ) -> tuple[Duels | HalvingResult, dict[int, Contender]]:
-    """Return what to measure next, or who has won, and how each stands so far.
+    """Return the next measurements or the winner, and the current state of each.
 
-    `times_ns` are those of screening, by number, at least one. `duels` are those of this size so far.
+    `times_ns` are the screening times by number, at least one. `duels` are those of this size so far.
     """
     contenders = {number: Contender(round=0) for number in times_ns}
     best, rivals = _screened(times_ns, settings)
@@ -127,7 +129,7 @@ def next_step(
         if missing := tuple(number for number in rivals if number not in found):
             return Duels(round=round_, against=best, numbers=missing, last=last), contenders
         ratios = {best: _ITSELF, **{number: found[number] for number in rivals}}
-        # The best stays it unless others are faster for sure.
+        # The best stays the best unless others are certainly faster.
         faster = [number for number, ratio in ratios.items() if ratio.faster]
         winner = min(faster, key=lambda number: (ratios[number].value, number), default=best)
         if changed := winner != best:
@@ -146,7 +148,7 @@ def next_step(
 
 
 def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[int, list[int]]:
-    """Return the fastest, and what screening cannot tell from it or keeps as a share of all."""
+    """Return the fastest, and those that screening cannot distinguish from it or that a fixed share keeps."""
     order = sorted(times_ns, key=lambda number: (times_ns[number], number))
     near_ns = times_ns[order[0]] * (1 + settings.near)
     share = math.ceil(settings.keep * len(order))
@@ -155,7 +157,7 @@ def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[i
 
 
 def _left(best: int, ratios: Mapping[int, _Ratio], settings: SweepSettings) -> list[int]:
-    """Return the rivals that are not slower for sure; of many, the share that is nearest."""
+    """Return the rivals that are not certainly slower; if many, the nearest share."""
     order = sorted(ratios, key=lambda number: (ratios[number].value, number))
     left = [number for number in order if number != best and not ratios[number].slower]
     most = max(settings.most_finalists - 1, math.ceil(settings.keep * len(ratios)))

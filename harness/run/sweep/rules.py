@@ -1,4 +1,4 @@
-"""Rules that a configuration of a sweep has to keep: its tuning's, and those of every kernel on a device."""
+"""Rules that a configuration of a sweep must satisfy: its tuning's, and those of any kernel on a device."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from harness.suite.suite import Suite
 from harness.suite.tuning import Tuning
 
 _METHODS = {*dir(int), *dir(str)} - {"format", "format_map"}
-"""Attributes that a rule may ask for, unless they begin with an underscore. Others lead from any value to all
-of Python, and rules are evaluated in the process that runs no code of a suite's."""
+"""Attributes that a rule may use, unless they begin with an underscore.
+
+Other attributes would give access to all of Python, and rules are evaluated in the process that runs no suite
+code.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,13 @@ class _ParsedRule:
     name: str
     holds: Callable[[Case], Any]
     names: tuple[str, ...]
-    """Names that the rule uses, where it is an expression."""
+    """Names that the rule uses, if it is an expression."""
 
 
 class Rules:
-    """The rules of a kernel's tuning, and those that every kernel on a device has to keep.
+    """The rules of a kernel's tuning, and those that every kernel on a device must satisfy.
 
-    Raises SuiteError for a rule that is no expression.
+    Raises SuiteError for a rule that is no valid expression.
     """
 
     def __init__(self, suite: Suite, kernel: Kernel, tuning: Tuning, device: DeviceInfo) -> None:
@@ -62,14 +65,14 @@ class Rules:
                 )
 
         def holds(case: Case) -> Any:
-            # Over parameters and axes, in Kernel Tuner's form. Nothing of Python's own is at hand.
+            # Rules use parameters and axes, in Kernel Tuner's form. Python's builtins are not available.
             known: dict[str, Any] = {**case.sizes, **case.macros, "__builtins__": {}}
             return eval(code, known)  # noqa: S307 - without attributes it reaches no more than these
 
         return _ParsedRule(rule.strip(), holds, code.co_names)
 
     def rejected(self, configuration: Configuration) -> SweepRow | None:
-        """Return the row of a configuration that breaks a rule; None for one that may be tried.
+        """Return the row of a configuration that breaks a rule; None for a valid one.
 
         Raises SuiteError for a rule that cannot be evaluated.
         """

@@ -16,14 +16,14 @@ _INVALIDITY = {
     "wrong-result": "correctness",
     "timed-out": "timeout",
 }
-"""T4's word for a reason of ours. The rest failed where it ran."""
+"""T4's word for a failure reason. Other reasons happened at run time."""
 
 
 def t4_results(result: SweepResult) -> dict[str, dict[str, Any]]:
-    """Return a document for each size, by the size's label: T4 knows one problem size a document.
+    """Return a document for each size, by the size's label, because T4 has one problem size per document.
 
-    What was rejected or failed is in it too, with its reason among the measurements. `runtimes` are the times
-    that are kept: of a winner each fresh process's median, of others the median of screening.
+    Rejected and failed configurations are included, with their reason among the measurements. `runtimes` are
+    the stored times: for a winner the median of each fresh process, for others the median of screening.
     """
     sweep = result.sweep
     finals = {size_label(final.sizes): final for final in result.finals}
@@ -49,9 +49,9 @@ def t4_results(result: SweepResult) -> dict[str, dict[str, Any]]:
 
 
 def write_t4(result: SweepResult, path: Path) -> tuple[Path, ...]:
-    """Write the documents: to `path` where there is one size, else to ``name-512.json`` and so on beside it.
+    """Write the documents: to `path` for one size, else to ``name-512.json`` and so on beside it.
 
-    Raises StoreError where they cannot be written.
+    Raises StoreError if they cannot be written.
     """
     documents = t4_results(result)
     written = []
@@ -80,7 +80,7 @@ def _t4_result(row: SweepRow, final: Final | None) -> dict[str, Any]:
         "objectives": ["time"],
         "times": {"benchmark": row.gpu_s * 1e3, "runtimes": [time / 1e6 for time in times_ns]},
         "invalidity": invalidity,
-        # Nothing is timed that was not verified.
+        # Only verified kernels are timed.
         "correctness": int(invalidity == "correct"),
         "measurements": [
             {"name": name, "value": value, "unit": unit}
@@ -91,7 +91,7 @@ def _t4_result(row: SweepRow, final: Final | None) -> dict[str, Any]:
 
 
 def _t4_measurements(row: SweepRow, time_ns: float) -> list[tuple[str, float | str | None, str]]:
-    # Of a winner's time there is no interval: the row's is of its time in screening.
+    # A winner's time has no interval: the row's interval belongs to its screening time.
     low_ns, high_ns = (row.time_low_ns, row.time_high_ns) if time_ns == row.time_ns else (None, None)
     return [
         ("time", time_ns / 1e6, "ms"),

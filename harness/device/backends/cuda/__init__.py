@@ -1,6 +1,6 @@
 """CUDA cards through PyCUDA.
 
-`device.py` is the device; `held_launch.py` tells whether a function of the host's waited for its stream.
+`device.py` is the device. `held_launch.py` checks whether a host function waited for its stream.
 """
 
 from __future__ import annotations

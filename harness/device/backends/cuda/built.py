@@ -1,4 +1,4 @@
-"""A kernel or a function of the host's, built for a card, and how a kernel is given its arguments."""
+"""A kernel or a host function built for a card, and the passing of a kernel's arguments."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from harness.errors import LaunchError
 class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
-    """Enqueues the work of a host function; there is no `function` then."""
+    """Enqueues the work of a host function. Then there is no `function`."""
     parameters: tuple[tuple[int, int], ...] | None = None
-    """Offset and size in bytes of each parameter, as the compiler laid them out; None where unknown."""
+    """Offset and size in bytes of each parameter in the compiler's layout; None if unknown."""
     name: str = ""
     python: FrameworkFunction | None = None
-    """The framework's function that `call` is, if any."""
+    """The framework's function behind `call`, if any."""
     filled: set[int] = field(default_factory=set)
-    """Addresses of the results that were filled last."""
+    """Addresses of the results that were last filled."""
     image: tuple[bytes, str] | None = None
     """The binary that the driver loads, and the name of the function in it."""
     with_attributes: DriverFunction | None = None
     """The kernel as it is launched with attributes, once it was."""
     origin: int | None = None
-    """The address at which a kernel that is launched in parts finds its part's first block."""
+    """Address at which a kernel launched in parts finds its part's first block."""
 
 
 def formats(
     name: str, arguments: Sequence[Argument], laid_out: Sequence[tuple[int, int]] | None
 ) -> list[str]:
-    """Return each argument's code for the module struct. Raises LaunchError where sizes do not fit."""
+    """Return each argument's code for the module struct. Raises LaunchError if sizes do not match."""
     sizes = [len(argument) if isinstance(argument, bytes) else argument.nbytes for argument in arguments]
     wanted = [size for _, size in laid_out or ()]
     if laid_out is not None and sizes != wanted:
@@ -55,6 +55,6 @@ def formats(
 
 
 def _alignment(argument: Argument, size: int) -> int:
-    """The alignment of a tensor map is 64 bytes, of another structure what its size allows, up to 16."""
+    """Return an alignment: 64 bytes for a tensor map; for another structure by its size, up to 16."""
     most = size if not isinstance(argument, bytes) else 64 if size == 128 else 16
     return min(size & -size, most)

@@ -1,9 +1,9 @@
 """Hardware counters of a card, by CUPTI's range profiler.
 
 The structures are those of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
-cupti_target.h, from CUDA 12.6 on. Each begins with its size, up to the last field that is known here, so that
-newer libraries know which fields are absent. A card counts few events at once: `counted` runs the work once
-for each pass.
+cupti_target.h, from CUDA 12.6 on. Each begins with its size, up to the last field known here, so newer
+libraries know which fields are absent. A card counts few events at once: `counted` runs the work once for
+each pass.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
 """CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
 _RANGE = b"launch"
 _PASSES = 64
-"""Most passes: a profiler that never ends is given up."""
+"""Most passes, in case a profiler never ends."""
 _LIBRARIES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
 _HOST_LIBRARIES = ("libnvperf_host.so", "libnvperf_target.so")
 _PACKAGES = ("nvidia.cu13", "nvidia.cuda_cupti")
-"""Packages of the wheels of CUDA 13 and of CUDA 12."""
+"""Packages of CUPTI's wheels for CUDA 13 and CUDA 12."""
 
 _Size, _Pointer, _Text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 _Byte, _Short, _Int, _Unsigned = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_int, ctypes.c_uint32
@@ -102,7 +102,7 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
     "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
 }
-"""The fields of each function's parameters, behind the size and a pointer that is null."""
+"""Fields of each function's parameters, after the size and a null pointer."""
 
 _WAYS_OUT = {
     35: (
@@ -116,7 +116,7 @@ _WAYS_OUT = {
     43: "Counters of a part of a card (MIG) are not offered.",
     45: "Under WSL, Windows's NVIDIA control panel allows counters, under Developer.",
 }
-"""What to do about an error, by its number in cupti_result.h."""
+"""Advice for an error, by its number in cupti_result.h."""
 
 
 def fields_of(function: str) -> type[ctypes.Structure]:
@@ -126,7 +126,7 @@ def fields_of(function: str) -> type[ctypes.Structure]:
 
 
 def folders() -> Iterator[Path]:
-    """Yield the folders that may hold CUPTI: those of wheels, then those of toolkits."""
+    """Yield the folders that may contain CUPTI: first those of wheels, then those of toolkits."""
     for name in _PACKAGES:
         try:
             found = importlib.util.find_spec(name)
@@ -145,7 +145,7 @@ def _library() -> Any:
     for folder in folders():
         for name in _LIBRARIES:
             if (folder / name).is_file():
-                for host in _HOST_LIBRARIES:  # which it looks for by name alone
+                for host in _HOST_LIBRARIES:  # it looks for these by name only
                     ctypes.CDLL(str(folder / host), mode=ctypes.RTLD_GLOBAL)
                 return ctypes.CDLL(str(folder / name))
     raise MeasureError(
@@ -182,14 +182,14 @@ def counted(
     prepare: Callable[[], object],
     run: Callable[[], object],
 ) -> dict[str, float]:
-    """Return counters of what `run` has the card do.
+    """Return hardware counters of the work that `run` gives the card.
 
     Args:
-        index: The card's number, as CUDA counts.
+        index: The card's number in CUDA's order.
         context: The handle of its context, which is current.
-        metrics_of: Returns the metrics of a chip, such as GH100, by the names that the result has.
-        prepare: Called before each pass, outside of what is counted.
-        run: Called in each pass. It returns once the card has ended its work.
+        metrics_of: Returns the metrics of a chip, such as GH100, by the names in the result.
+        prepare: Called before each pass, and not counted.
+        run: Called in each pass. It returns when the card has finished its work.
 
     Raises:
         MeasureError: The card, the driver or this user has no counters.
@@ -251,7 +251,7 @@ def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], 
 
 
 def _availability(context: int) -> Any:
-    """Return which counters the card offers here, in CUPTI's own form."""
+    """Return the counters that the card offers here, in CUPTI's own form."""
     function = "cuptiProfilerGetCounterAvailability"
     image = ctypes.create_string_buffer(_call(function, context=context).size)
     _call(function, context=context, **_image(image))

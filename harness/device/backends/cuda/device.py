@@ -1,8 +1,7 @@
 """A card through PyCUDA.
 
-One primary context per device, shared with whatever else the process runs on the card. Kernels are
-`SourceModule`s whose binaries come from the harness's own cache, under a key that holds the compiler's
-version.
+It uses the device's primary context, which is shared with everything else in the process. Kernels are
+`SourceModule`s whose binaries come from the harness's own cache, with the compiler's version in the key.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ from harness.system.cache import BinaryCache
 
 _HELPERS = Path(__file__).resolve().with_name("helpers.cu")
 _ORIGIN = "harness_origin"
-"""The name of a variable in kernels/portable/cuda.h: the first block of a part of a grid."""
+"""Variable in kernels/portable/cuda.h with the first block of a part of a grid."""
 _STAMPS = 2**16
-"""Kept on the card between two reads: more than one measurement enqueues between two waits."""
+"""Stamps kept on the card between two reads: more than one measurement enqueues between two waits."""
 _CANARY_STEPS = 10_000
 
 
@@ -66,7 +65,7 @@ class CudaDevice(Device):
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
         self._loaded_helpers: dict[str, CudaBuilt] = {}
-        """Kernels of _HELPERS, by name."""
+        """The harness's own kernels (_HELPERS) by name."""
         self._flush: tuple[Memory, Memory, int] | None = None
         self._idle = True
         """True if nothing was enqueued since the last wait to flush, hold or occupy the card."""
@@ -84,7 +83,7 @@ class CudaDevice(Device):
             return self._host(program)
         binary = self._binary(program)
         if program.kind == "library":
-            # What it reads when it is called is in nobody's list: the tree stands in for it.
+            # Files that it opens when called are listed nowhere, so the whole tree counts.
             identity = hashlib.sha256(program.tree_sha256.encode() + binary).hexdigest()
             resources = Resources(binary_sha256=identity)
             call = library_function(program, binary, int(self.stream.handle))
@@ -106,7 +105,7 @@ class CudaDevice(Device):
             image=(binary, symbol),
             resources=_resources(function, binary),
             code=cubin.code_of_any_compiler(binary) if program.compiler else "",
-            # What a setup gave may point at memory that nobody else looks at.
+            # An argument of a setup may point at memory that nothing else checks.
             stateless=cubin.has_no_memory(binary) and not program.setup,
             origin=origin,
             parameters=cubin.parameters(binary, symbol),
@@ -141,12 +140,12 @@ class CudaDevice(Device):
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
-        """Make this card current again after host code: a framework that starts may change it (JAX does)."""
+        """Make this card current again after host code, because a framework may change it (JAX does)."""
         try:
             yield
         finally:
             with driver.translated("Making the card current"):
-                self.context.push()  # in place of whatever is current
+                self.context.push()  # whatever is current
                 self.context.pop()
 
     def _host(self, program: Program) -> CudaBuilt:
@@ -161,15 +160,15 @@ class CudaDevice(Device):
         return CudaBuilt(call=call, resources=identity, by_host=True)
 
     def compile(self, program: Program) -> None:
-        """Without loading: that needs a context, which threads do not have."""
+        """Compile without loading, which needs a context that threads do not have."""
         if program.kind != "host":
             self._binary(program)
 
     def _binary(self, program: Program) -> bytes:
         if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
-            return program.text.encode()  # the driver has a ptxas of its own
-        # With what only it has, such as sm_90a: a library's own code asks for it.
+            return program.text.encode()  # the driver contains its own ptxas
+        # With architecture-specific features, such as sm_90a, which library code asks for.
         arch = nvcc.specific(self.info.arch) if program.kind == "library" else self.info.arch
         return nvcc.binary_of(self.cache, program, arch)
 
@@ -196,7 +195,7 @@ class CudaDevice(Device):
             driver.api().memcpy_htod(int(memory) + offset_bytes, data)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        """Reads by the harness's own stream: what is still being written elsewhere gets no time to."""
+        """Read by the harness's own stream, so that work on other streams gets no extra time."""
         with driver.translated("Copying from the card"):
             driver.api().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
             self.stream.synchronize()
@@ -223,14 +222,14 @@ class CudaDevice(Device):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         with driver.launching(launch):
-            # Before it is timed, a function of Python's is called in here.
+            # Before it is timed, a Python function is called here.
             with self._starting() if built.by_host else contextlib.nullcontext():
                 for each in sequence(built, launch, arguments):
                     self._run(*each)
             held_launch.deliver(_returned(built, arguments), self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
-        """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
+        """Check a launch of a host function. Kernels always use the harness's own stream."""
         assert isinstance(built, CudaBuilt)
         if built.call is None:
             self.launch(built, launch, arguments)
@@ -249,7 +248,7 @@ class CudaDevice(Device):
             built.filled = held_launch.fill_results(call, self.stream, built.filled)
 
     def _call(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> list[ReturnedArray]:
-        """Enqueue a function's work, and tell what it returned."""
+        """Enqueue a function's work, and return its results."""
         self._run(built, launch, arguments)
         return _returned(built, arguments)
 
@@ -264,7 +263,7 @@ class CudaDevice(Device):
             self._enqueue(built, launch, arguments)
 
     def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Enqueue each part after a copy of its origin, in the stream's order: the host waits for nothing."""
+        """Enqueue each part after a copy of its origin in stream order, so that the host never waits."""
         key = launch.grid, launch.dispatch
         if key not in self._origins:
             origins = np.array([origin for origin, _ in launch.parts()], np.int32)
@@ -278,7 +277,7 @@ class CudaDevice(Device):
     def _enqueue(
         self, built: CudaBuilt, launch: Launch, arguments: Sequence[Any], stream: Any = None
     ) -> None:
-        """Enqueue a kernel over a whole grid, on the harness's stream if on no other."""
+        """Enqueue a kernel over a whole grid, by default on the harness's stream."""
         function, arguments = built.function, [as_bits(argument) for argument in arguments]
         if launch.attributes:
             self._enqueue_with_attributes(built, launch, arguments)
@@ -289,7 +288,7 @@ class CudaDevice(Device):
             if launch.dynamic_shared_bytes > 48 * 1024:
                 attribute = driver.api().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, launch.dynamic_shared_bytes)
-            self._prepared[key] = function  # kept, so that its id stays its own
+            self._prepared[key] = function  # kept alive, so that its id stays unique
         function.prepared_async_call(
             launch.grid,
             launch.block,
@@ -355,7 +354,7 @@ class CudaDevice(Device):
             return
         with driver.translated("Flushing the L2 cache"):
             self._forget_persisting()
-            self._helper("flush")  # loaded before memory is taken
+            self._helper("flush")  # loaded before memory is allocated
             if self._flush is None:
                 size_bytes = 3 * self.info.l2_bytes // 16 * 16
                 self._flush = (self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
@@ -365,7 +364,9 @@ class CudaDevice(Device):
             self._enqueue_helper("flush", 4 * self._sm_count, 512, *arguments)
 
     def _forget_persisting(self) -> None:
-        """Reset persisting lines of the L2, once after each wait, since the host waits here for the card."""
+        """Reset persisting lines of the L2, once after each wait, because the host waits for the
+        card here.
+        """
         if self._idle:
             self._idle = False
             libcuda.forget_persisting(int(self.stream.handle))
@@ -381,7 +382,9 @@ class CudaDevice(Device):
             return self._hold(MOST_HELD_NS, self.stream)
 
     def _hold(self, most_ns: int, stream: Any) -> Callable[[], None]:
-        """Enqueue a wait for what is returned to be called, or that of a later hold, at most so long."""
+        """Enqueue a wait that ends when the returned function, or a later hold's, is called, or after
+        `most_ns`.
+        """
         released, address = self._gate
         self._held += 1
         ticket = self._held
@@ -395,7 +398,7 @@ class CudaDevice(Device):
 
     @functools.cached_property
     def _gate(self) -> tuple[np.ndarray[Any, Any], int]:
-        """A number in memory of the host's that the card reads too, and waits for."""
+        """Return a number in host memory that the card can read and wait for."""
         api = driver.api()
         released = api.pagelocked_zeros(1, np.uint32, mem_flags=api.host_alloc_flags.DEVICEMAP)
         return released, int(released.base.get_device_pointer())
@@ -418,7 +421,7 @@ class CudaDevice(Device):
         if self._stamps_read is None:
             self._stamps_read = np.empty((_STAMPS, 2), np.uint64)
             self.read(self._stamps, 0, self._stamps_read)
-            self.fill(self._stamps, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
+            self.fill(self._stamps, 0, 16 * _STAMPS, 0)  # if SM 0 misses a stamp, an older one must not show
         cycles, time_ns = self._stamps_read[index]
         return Stamp(float(cycles), float(time_ns)) if cycles else None
 
@@ -429,7 +432,7 @@ class CudaDevice(Device):
 
     @functools.cached_property
     def _canary_sink(self) -> Memory:
-        """The memory itself, not its address alone: PyCUDA frees what nobody holds."""
+        """Return the memory itself and not only its address: PyCUDA frees unreferenced memory."""
         return self.allocate(4)
 
     def tick_ns(self) -> float:
@@ -452,11 +455,13 @@ class CudaDevice(Device):
         return float(np.diff(readings).min())
 
     def context_limits(self) -> dict[str, str]:
-        """Return what a suite's code may have set with cuCtxSetLimit, and the cache's preferences."""
+        """Return the limits that a suite's code may have set with cuCtxSetLimit, and the cache
+        preferences.
+        """
         found = {}
         cuda = driver.api()
         for name in ("STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE", "MAX_L2_FETCH_GRANULARITY"):
-            with contextlib.suppress(AttributeError, cuda.Error):  # an older PyCUDA or card lacks some
+            with contextlib.suppress(AttributeError, cuda.Error):  # missing in an older PyCUDA or card
                 found[f"CUDA limit {name}"] = str(cuda.Context.get_limit(getattr(cuda.limit, name)))
         with contextlib.suppress(AttributeError, cuda.Error):
             found["CUDA cache preference"] = str(cuda.Context.get_cache_config())

@@ -1,4 +1,4 @@
-"""PyCUDA's driver API, its errors as the harness's own, and what it tells of a card."""
+"""PyCUDA's driver API: its errors as the harness's own, and facts about a card."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def api() -> Any:
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: at `what`."""
+    """Turn PyCUDA's errors into the harness's own. CUDA reports a kernel's fault at a later call, `what`."""
     driver = api()
     try:
         yield
@@ -59,7 +59,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def launching(launch: Launch) -> contextlib.AbstractContextManager[None]:
-    """Return the errors of a launch as the harness's own, with its grid and block."""
+    """Turn errors of a launch into the harness's own, with its grid and block."""
     return translated(f"Launching grid {launch.grid}, block {launch.block}")
 
 
@@ -69,7 +69,7 @@ def describe(index: int, handle: Any) -> DeviceInfo:
     major, minor = handle.compute_capability()
 
     def read(*names: str) -> Any:
-        """Return the first attribute that this PyCUDA has a name for; None where an old one has none."""
+        """Return the first attribute that this PyCUDA has a name for; None if it has none."""
         return next((int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name)), None)
 
     return DeviceInfo(
@@ -98,13 +98,13 @@ def describe(index: int, handle: Any) -> DeviceInfo:
 
 
 def load(binary: bytes) -> Any:
-    """A module of a binary. It is a SourceModule of PyCUDA's, whose own cache cannot be asked for one."""
+    """Return the module of a binary, as a SourceModule of PyCUDA, whose cache cannot return one."""
     return _cached_source_module()(binary)
 
 
 @functools.cache
 def _cached_source_module() -> Any:
-    """PyCUDA's SourceModule, given a binary in place of a source."""
+    """Return PyCUDA's SourceModule class, for a binary instead of a source."""
     from pycuda.compiler import SourceModule
 
     class CachedSourceModule(SourceModule):  # type: ignore[misc]

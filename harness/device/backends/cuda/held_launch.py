@@ -1,8 +1,8 @@
-"""The check that a function of the host's waits for its stream.
+"""Checks that a host function waits for its stream.
 
-It is called while the stream is held, and its outputs are copied on another stream meanwhile: what has been
-written to them by then did not wait. A function may also return results in memory of its own. That memory is
-filled beforehand, since what the last call left there would look like work that did not wait.
+The function is called while the stream is held, and its outputs are copied on another stream. Outputs written
+by then did not wait. A function may also return results in its own memory. That memory is filled beforehand,
+because the last call's results would look like work that did not wait.
 """
 
 from __future__ import annotations
@@ -19,33 +19,36 @@ from harness.device.frameworks import ReturnedArray, source_of
 from harness.errors import LaunchError
 
 _NON_BLOCKING = 1
-"""CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
+"""CU_STREAM_NON_BLOCKING: a stream that is independent of the default stream."""
 _SETTLE_S = 0.03
-"""Time after a function's return in which work that does not wait for the stream has to show."""
+"""Time after a function's return in which work that does not wait for the stream becomes visible,
+in seconds."""
 _LOOK_NS, _LET_GO_NS = 350_000_000, 400_000_000
-"""Times of the look at outputs and of the hold's end, under a function that does not return before; both are
-longer than the card is ever held while it is timed."""
+"""Times in ns of the check of outputs and of the hold's end, for a function that has not returned by then.
+
+Both are longer than the card is ever held during timing.
+"""
 _MOST_FILLED = 8
-"""Most calls of a function until it returns the memory that it has just returned."""
+"""Most calls of a function until it returns the same memory as in its last call."""
 _NEVER_THE_SAME = (
     "It returns its result in other memory at each call, so it is unknown whether the work waited for the "
     "stream: let the function take the output as a parameter and write it there."
 )
 
 Call = Callable[[], list[ReturnedArray]]
-"""Calls the function, which enqueues its work, and gives what it returned."""
+"""Calls the function, which enqueues its work, and returns its results."""
 
 
 def deliver(returned: Sequence[ReturnedArray], stream: Any) -> None:
-    """Enqueue a copy of what was returned to the outputs, behind what computes it."""
+    """Enqueue a copy of the results to the outputs, after their computation."""
     for result in returned:
         driver.api().memcpy_dtod_async(result.destination, result.address, result.size_bytes, stream)
 
 
 def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
-    """Call a function until it returns memory that was filled, and return the addresses of its results.
+    """Call a function until it returns filled memory, and return the addresses of its results.
 
-    `filled` holds the addresses of the last time. A framework gives a call the memory of the call before,
+    `filled` holds the addresses of the last time. A framework gives a call the memory of the previous call,
     which is free again. Raises LaunchError for a function that keeps returning other memory.
     """
     with driver.translated("Filling results"):
@@ -57,7 +60,9 @@ def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
 
 
 def _call_and_fill(call: Call, stream: Any) -> set[int]:
-    """Return the results' addresses, and keep no result: the next call would be given other memory."""
+    """Return the results' addresses, and keep no result, because the next call would then get
+    other memory.
+    """
     returned = call()
     for result in returned:
         driver.api().memset_d8_async(result.address, POISON, result.size_bytes, stream)
@@ -72,11 +77,11 @@ def launch_held(
     filled: set[int],
     looks: Looks,
 ) -> bool:
-    """Call a function while its stream is held, and take the looks. False where the stream was let go before.
+    """Call a function while its stream is held, and read the looks. False if the stream was released before.
 
-    `hold` enqueues a wait of at most so many ns on a stream, and returns what ends it. `filled` is what
-    fill_results returned. Looks are enqueued before the call, as a function may wait for the card. Memory
-    that the function returns is looked at when it returns.
+    `hold` enqueues a wait of a limited number of ns on a stream, and returns a function that ends it.
+    `filled` comes from fill_results. Looks are enqueued before the call, because a function may wait for the
+    card. Memory that the function returns is checked when it returns.
     """
     api = driver.api()
     aside, looked, held = api.Stream(_NON_BLOCKING), api.Event(), api.Event()
@@ -121,7 +126,7 @@ def launch_held(
 def _look_at_returned(
     returned: Sequence[ReturnedArray], looks: Looks, aside: Any
 ) -> dict[int, np.ndarray[Any, Any]]:
-    """Return what a function's results hold now, by the number of the look."""
+    """Return the current content of a function's results, by the number of the look."""
     moved = {}
     for number, (memory, offset_bytes, out) in enumerate(looks):
         address = int(memory) + offset_bytes

@@ -1,4 +1,4 @@
-"""Functions of the host's that enqueue work on a card: of a shared library, and of Python.
+"""Host functions that enqueue work on a card: of a shared library, or in Python.
 
 Functions of frameworks are in `harness.device.frameworks`.
 """
@@ -19,7 +19,7 @@ from harness.system.files import scratch_folder
 
 
 def library_function(program: Program, binary: bytes, stream: int) -> Callable[[Sequence[Argument]], None]:
-    """Return what enqueues the work of a function of a built library, on a stream by its handle."""
+    """Return a function that enqueues the work of a library's function on a stream, given by its handle."""
     with scratch_folder() as folder:
         file = folder / "library.so"
         file.write_bytes(binary)
@@ -45,7 +45,7 @@ def library_function(program: Program, binary: bytes, stream: int) -> Callable[[
 
 
 def _c_type(program: Program, parameter: Parameter) -> Any:
-    """Return the type by which ctypes passes a scalar or an axis."""
+    """Return the ctypes type for a scalar or an axis."""
     try:
         return np.ctypeslib.as_ctypes_type(np.dtype(parameter.dtype))
     except (NotImplementedError, TypeError):
@@ -56,7 +56,7 @@ def _c_type(program: Program, parameter: Parameter) -> Any:
 
 
 def python_function(program: Program, stream: int) -> Callable[[Sequence[Argument]], None]:
-    """Return a call of the function that `program.host` makes for a stream; it raises LaunchErrors."""
+    """Return a call of the function that `program.host` makes for a stream; it raises LaunchError."""
     call = host_function(program, stream)
 
     def enqueue(arguments: Sequence[Argument]) -> None:

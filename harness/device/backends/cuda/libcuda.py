@@ -1,4 +1,4 @@
-"""The driver's library by ctypes, for what PyCUDA has no call for."""
+"""Calls of the driver's library through ctypes, which PyCUDA lacks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LaunchConfig(ctypes.Structure):
 
 @functools.cache
 def _library() -> Any:
-    """Return the driver's library; None where it is not found by its name."""
+    """Return the driver's library; None if it is not found by name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -55,7 +55,7 @@ def _library() -> Any:
 
 
 def forget_persisting(stream: int) -> None:
-    """Make persisting lines of the L2 ordinary, and allow no new ones; older drivers and cards refuse."""
+    """Make persisting lines of the L2 normal, and allow no new ones. Older drivers and cards refuse."""
     library = _library()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
         return

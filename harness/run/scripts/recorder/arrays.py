@@ -1,4 +1,4 @@
-"""Arrays that a timed function reaches, returns and changes: their digests and values."""
+"""Digests and values of arrays that a timed function reads, returns and changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST_ARRAYS, _DEEPEST = 256, 5
 _CHUNK = 2**24
 MOST_BYTES = 2**31
-"""Outputs that take more are not written for a comparison of their values."""
+"""Largest outputs that are written for a comparison of values, in bytes."""
 
 
 SEEDS = {"numpy.random": "seed", "torch": "manual_seed", "cupy.random": "seed"}
@@ -27,17 +27,17 @@ SEEDS = {"numpy.random": "seed", "torch": "manual_seed", "cupy.random": "seed"}
 
 
 def seed_all(seed: int) -> None:
-    """Seed every generator that the script has loaded."""
+    """Seed every random generator of the modules that the script has loaded."""
     random.seed(seed)
     for name, function in SEEDS.items():
-        # A module that is being imported has no function yet.
+        # A module that is still being imported lacks the function.
         set_seed = getattr(sys.modules.get(name), function, None)
         if set_seed is not None:
             set_seed(seed)
 
 
 def wait_for(value: Any) -> None:
-    """Wait until a value is computed, as those of JAX are later."""
+    """Wait until a value is computed: JAX computes asynchronously."""
     if (jax := sys.modules.get("jax")) is not None:
         jax.block_until_ready(value)
 
@@ -70,7 +70,7 @@ def is_array(value: Any) -> bool:
 
 
 def on_host(value: Any) -> Any:
-    """Return a copy as an array of NumPy, in float32 where NumPy has no such type."""
+    """Return a copy as a NumPy array, in float32 if NumPy lacks the type."""
     if _is_torch(value):
         torch = sys.modules["torch"]
         value = value.detach()
@@ -139,7 +139,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def reached_by(fn: types.FunctionType) -> dict[str, Any]:
-    """Return what a function can reach by name: closure, defaults, and globals that its code names."""
+    """Return the values that a function can access by name: closure, defaults, and globals in its code."""
     found: dict[str, Any] = {}
     code = fn.__code__
     for name, cell in zip(code.co_freevars, fn.__closure__ or ()):
@@ -157,7 +157,7 @@ def reached_by(fn: types.FunctionType) -> dict[str, Any]:
 
 
 class Observed:
-    """Runs of one function with everything put back after each."""
+    """Runs a function, and restores all arrays after each run."""
 
     def __init__(self, run: Callable[[], Any], fn: Any, roots: tuple[Any, ...]) -> None:
         self._run = run
@@ -176,11 +176,11 @@ class Observed:
     def once(
         self, seed: int, *, path: str = "", rolled: bool = False, inputs_to: str = "", inputs_from: str = ""
     ) -> dict[str, Any]:
-        """Run the function once on the author's data, or on these rolled by one element.
+        """Run the function once on the author's data, or on these data rolled by one element.
 
-        Returns digests of the inputs before, and of what it returned, what it changed, and gradients of
-        leaves; nothing where no array can be rolled. `path` has their values written to a file. Inputs are
-        written to one file, and floats of another put in their place. Every array is put back afterwards.
+        Returns digests of the inputs before the run, and of returned values, changed arrays and gradients of
+        leaves; nothing if no array can be rolled. `path` is a file for their values. Inputs are written to
+        `inputs_to`, and floats from `inputs_from` replace them. Every array is restored afterwards.
         """
         if rolled and not any(map(_can_roll, self.inputs.values())):
             return {}
@@ -230,9 +230,9 @@ class Observed:
             _assign(value, _rolled(value))
 
     def _take(self, path: str) -> None:
-        """Put floats of a file in the place of arrays with the same name and shape.
+        """Replace arrays by floats from a file with the same name and shape.
 
-        There is no file where they were too many to be written.
+        There is no file if they were too large to write.
         """
         import numpy as np
 
@@ -252,7 +252,7 @@ class Observed:
 
 
 def _as_array(value: Any) -> Any:
-    """Return a number as an array, as of a function that sums; anything else as it is."""
+    """Return a number as an array, for example the result of a sum; anything else unchanged."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (int, float, complex, numpy.generic)):
         return numpy.asarray(value)
@@ -270,12 +270,12 @@ def _copy_of(value: Any) -> Any:
 
 
 def _is_mutable(value: Any) -> bool:
-    """Return whether an array can change, as those of JAX never do."""
+    """Return whether an array can change; JAX's never do."""
     return _is_torch(value) or hasattr(value, "flags")
 
 
 def _can_roll(value: Any) -> bool:
-    """Return whether an array's elements can be moved on by one: whether they are floats."""
+    """Return whether an array can be rolled, which is true for floats."""
     if _is_torch(value):
         return bool(value.is_floating_point() and value.numel() > 1)
     return _is_mutable(value) and value.dtype.kind in "fc" and value.size > 1
@@ -289,7 +289,7 @@ def _rolled(value: Any) -> Any:
 
 
 def _like(value: Any, elements: Any) -> Any:
-    """Return an array of NumPy as one of the framework of `value`."""
+    """Return a NumPy array as an array of the framework of `value`."""
     if _is_torch(value):
         return sys.modules["torch"].from_numpy(elements)
     return elements if type(value).__module__ == "numpy" else sys.modules["cupy"].asarray(elements)
@@ -299,15 +299,15 @@ def _assign(value: Any, elements: Any) -> None:
     if elements is None:
         return
     if _is_torch(value):
-        value.data.copy_(elements)  # autograd does not see it, and so a backward pass may follow
+        value.data.copy_(elements)  # hidden from autograd, so that a backward pass may follow
     elif getattr(value.flags, "writeable", True):
         value[...] = elements
 
 
 def _write(outputs: dict[str, Any], path: str) -> int:
-    """Write arrays to a file: a line of JSON that describes them, then their elements. Returns their bytes.
+    """Write arrays to a file: a line of JSON that describes them, then their elements. Return their bytes.
 
-    Nothing is written where they take more than MOST_BYTES.
+    Nothing is written if they take more than MOST_BYTES.
     """
     size = sum(_bytes_of(each) for each in outputs.values())
     if size > MOST_BYTES:

@@ -1,7 +1,7 @@
-"""Make all processes run the configuration that Triton's autotuner found first, at base and at head.
+"""Makes all processes of base and head use the configuration that Triton's autotuner found first.
 
-Triton keeps its choice on disk by the line on which a kernel begins, and keeps none for configurations with
-hooks. So Triton tunes an unchanged kernel anew when a comment above it changes, and may choose differently.
+Triton stores its choice on disk by the kernel's first line, and stores none for configurations with hooks. So
+an edited comment above a kernel would make Triton tune it again, and choose differently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER = "TRITON_CACHE_DIR"
 
 
 def keep_tuned(module: Any) -> None:
-    """Patch Triton's autotuner; versions that keep nothing on disk are left alone."""
+    """Patch Triton's autotuner. Versions that store nothing on disk stay unchanged."""
     original = getattr(module.Autotuner, "check_disk_cache", None)
     if original is None:
         return
@@ -45,7 +45,7 @@ def keep_tuned(module: Any) -> None:
 
 
 def _path(kernel: Any, key: Any, configs: Sequence[Any]) -> str:
-    """Return the file that keeps the choice. Raises whatever a kernel of another form leads to."""
+    """Return the file that stores the choice. Raises any error for a kernel of an unexpected form."""
     while not hasattr(kernel, "src"):
         kernel = kernel.fn  # a heuristic, or another autotuner, around it
     triton, torch = sys.modules.get("triton"), sys.modules.get("torch")
@@ -61,7 +61,9 @@ def _path(kernel: Any, key: Any, configs: Sequence[Any]) -> str:
 
 
 def _code(kernel: Any, seen: set[int]) -> Iterator[str]:
-    """Yield the code of a kernel and of all that it calls, without comments, and constants that it names."""
+    """Yield the code of a kernel and of everything that it calls, without comments, and the constants it
+    uses.
+    """
     seen.add(id(kernel))
     tree = ast.parse(textwrap.dedent(kernel.src))
     yield ast.dump(tree)
@@ -76,7 +78,7 @@ def _code(kernel: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _named(tree: ast.AST, found: dict[str, Any]) -> list[Any]:
-    """Return what code names among these globals, and what it names of their modules."""
+    """Return the globals that code names, and the names that it takes from modules among them."""
     nodes = list(ast.walk(tree))
     names = sorted({node.id for node in nodes if isinstance(node, ast.Name)})
     attributes = sorted(
@@ -108,4 +110,4 @@ def _write(path: str, text: str) -> None:
             file.write(text)
         os.replace(own, path)
     except OSError:
-        return  # the next process tunes anew
+        return  # the next process tunes again

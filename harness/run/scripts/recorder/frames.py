@@ -1,4 +1,6 @@
-"""The functions around a timing call with their variables, in plain values: they tell calls apart."""
+"""Describes the functions around a timing call and their variables in plain values, which
+distinguish calls.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ _AUTOTUNERS = (
     "flashinfer/autotuner",
 )
 _COUNTERS = ("i", "j", "idx", "index", "it", "count", "counter", "step", "rank", "seed")
-"""Variables that tell calls apart only by their place."""
+"""Variables that distinguish calls only by their position."""
 _HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 def plain(value: Any, *, floats: bool = False) -> int | str | None:
-    """Return a value as a name can hold it: a whole number, or a short word. None where it cannot."""
+    """Return a value in the form that a name can hold: a whole number or a short word; else None."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         value = int(value)  # a label, such as 512
     if isinstance(value, int) and not isinstance(value, (bool, enum.Enum)):
@@ -75,7 +77,7 @@ def shape_of(value: Any) -> str | None:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of an object that is a bundle of options, such as a dataclass; else nothing."""
+    """Return the fields of an object that holds options, such as a dataclass; else nothing."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
     if isinstance(value, (argparse.Namespace, types.SimpleNamespace)):
@@ -103,8 +105,9 @@ def _shapes(names: dict[str, Any]) -> dict[str, int | str]:
 
 
 def called_by(fn: Any) -> str:
-    """Return what a function is, or calls: ``softmax`` of ``lambda: softmax(x)``, ``norm.backward`` of
-    ``lambda: norm(x).backward(x)``; empty where that does not show.
+    """Return the name of a function, or of the function that it calls; empty if that is not clear.
+
+    Examples: ``softmax`` for ``lambda: softmax(x)``, ``norm.backward`` for ``lambda: norm(x).backward(x)``.
     """
     if isinstance(fn, functools.partial):
         return called_by(fn.func)
@@ -145,15 +148,15 @@ def _frames() -> Iterator[types.FrameType]:
 
 
 def in_autotuner(ignored: tuple[str, ...]) -> bool:
-    """Return whether an autotuner times, and not the script."""
+    """Return whether an autotuner is timing, and not the script."""
     return any(each in frame.f_code.co_filename for frame in _frames() for each in (*_AUTOTUNERS, *ignored))
 
 
 def describe(fn: Any, is_authors: Callable[[str], bool], labels: dict[str, Any]) -> dict[str, Any]:
-    """Return the functions around a call, the inner first, and the variables that may tell it from others.
+    """Return the functions around a call, innermost first, and the variables that may distinguish it.
 
-    Each variable is in the first of the groups that has it: labels that the timer was given, arguments,
-    what is called, words and whole numbers of local variables, shapes of arrays, and counters.
+    Each variable is in the first group that has it: labels passed to the timer, arguments, the called
+    function, words and whole numbers of local variables, shapes of arrays, and counters.
     """
     functions: list[str] = []
     labelled = _variables(labels, floats=True)

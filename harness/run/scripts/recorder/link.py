@@ -1,4 +1,4 @@
-"""The link between a recorded script and the process that compares: a line of JSON each way, in turns."""
+"""The link between a recorded script and the comparing process. Each side sends a line of JSON in turn."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 SOCKET, CLAIM, SEVERAL, GO = "socket", "claim", "several", "go"
-"""Files of a side's folder: the listening socket; locked by the process that is recorded; made by a second
-process that timed at the same time; made once the script may use the device."""
+"""Files in a side's folder.
+
+In order: the listening socket; a file locked by the recorded process; a file made by a second process that
+timed at the same time; a file made once the script may use the device.
+"""
 ORIGINAL = "original"
-"""File of a side's folder, locked by the process that makes a copy of itself for each run."""
+"""File in a side's folder, locked by the process that forks a copy of itself for each run."""
 FORK, KILL = b"f", b"k"
-"""Orders to that process: to make a copy, and to end it."""
+"""Orders to that process: fork a copy, or end it."""
 TUNING = "tuning"
-"""File beside both sides' folders, locked by the side whose autotuner times."""
+"""File beside both sides' folders, locked by the side whose autotuner is timing."""
 _POLL_S = 0.005
 
 
 class Link:
-    """A process of a script that is recorded. Its forked child has a separate link."""
+    """The link of a recorded process of a script. A forked child has its own link."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -40,7 +43,7 @@ class Link:
         self._claim = -1
         self._is_copy = False
         self.lost = False
-        """True where another process is recorded already, or the one that compares has ended."""
+        """True if another process is recorded already, or the comparing process has ended."""
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -51,16 +54,16 @@ class Link:
         self._socket, self._lines, self._claim = None, None, -1
 
     def wait_for_device(self) -> None:
-        """Wait until the script may use the device: what it has imported by now disturbs nobody."""
+        """Wait until the script may use the device. The imports so far disturb nobody."""
         go = os.path.join(self.folder, GO)
         while not self._is_copy and os.path.isdir(self.folder) and not os.path.exists(go):
             time.sleep(_POLL_S)
 
     def wait_as_original(self) -> None:
-        """Do so in copies of this process: by fork, one for each run that the other process asks for.
+        """Wait for the device in forks of this process, one for each run that the comparing process requests.
 
-        All that a script imports before it opens the device is then imported once for all of its runs. A
-        process that has opened it already, or that has threads, makes no copies.
+        So everything that a script imports before it opens the device is imported once for all runs. A
+        process that has opened the device already, or that has threads, makes no copies.
         """
         if self._is_copy or threading.active_count() > 1 or _cuda_is_open():
             self.wait_for_device()
@@ -80,7 +83,7 @@ class Link:
         os._exit(0)
 
     def _copied(self, control: socket.socket) -> bool:
-        """Make the copies that are ordered. True in a copy; False once no more are wanted."""
+        """Fork the requested copies. Return True in a copy, and False when no more are needed."""
         copy = 0
         while True:
             if copy and (ended := os.waitpid(copy, os.WNOHANG))[0]:
@@ -100,11 +103,11 @@ class Link:
                 return False
 
     def _connected(self) -> socket.socket:
-        """Connect to the process that compares. Raises OSError."""
+        """Connect to the comparing process. Raises OSError."""
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            # The folder's own path may be longer than the address of a socket.
+            # The folder's own path may be longer than a socket's address.
             found.connect(f"/proc/self/fd/{folder}/{SOCKET}")
             return found
         finally:
@@ -112,7 +115,7 @@ class Link:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep the other side's autotuner from timing meanwhile: both may be on their way to a call."""
+        """Keep the other side's autotuner from timing in the meantime: both may be on their way to a call."""
         try:
             lock = os.open(os.path.join(self.folder, os.pardir, TUNING), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
@@ -125,7 +128,7 @@ class Link:
             os.close(lock)
 
     def is_open(self) -> bool:
-        """Open the link at the first timing call. False where another process of the script has it."""
+        """Open the link at the first timing call. Return False if another process of the script has it."""
         if self.lost or self._socket is not None:
             return not self.lost
         self.wait_for_device()
@@ -150,7 +153,7 @@ class Link:
         return True
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a message; returns the order that answers it. After the end of the other process: go on."""
+        """Send a message and return the order that answers it. If the comparing process has ended, go on."""
         if self._socket is None:
             return {"do": "go"}
         try:
@@ -168,7 +171,7 @@ class Link:
 
 
 def _cuda_is_open() -> bool:
-    """Return whether CUDA's driver is initialised here: then no copy of this process could use it."""
+    """Return whether CUDA's driver is initialised here. A fork of this process could not use it then."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -177,5 +180,5 @@ def _cuda_is_open() -> bool:
 
 
 def _status(waited: int) -> int:
-    """Return a status as a shell has it, of what waitpid tells."""
+    """Return a status of waitpid in the form of a shell."""
     return 128 + os.WTERMSIG(waited) if os.WIFSIGNALED(waited) else os.WEXITSTATUS(waited)

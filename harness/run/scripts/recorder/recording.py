@@ -1,4 +1,4 @@
-"""Takes over the timing calls of a script, and carries out what the process that compares orders at each."""
+"""Replaces a script's timing calls, and executes the comparing process's orders at each."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 SETTINGS = "settings.json"
-"""File of a side's folder that describes what is recorded."""
+"""File in a side's folder with the settings of the recording."""
 _WITH_DEVICE = ("cupy", "jax")
-"""Frameworks that may open the device as soon as they are imported."""
+"""Frameworks that may open the device when they are imported."""
 _SEEDED = ("torch", "cupy", "numpy.random")
 
 
@@ -38,7 +38,7 @@ class Recording:
         self._ignored = tuple(settings["ignored"])
         self._seed: int = settings["seed"]
         self.own: list[str] = settings["timers"]
-        """Timers of the author's own: ``function``, or ``module:function``."""
+        """The author's own timers: ``function``, or ``module:function``."""
         self._inside = False
         self._observed: arrays.Observed | None = None
         self.by_hand: dict[str, Callable[[Any], None]] = {
@@ -50,7 +50,7 @@ class Recording:
             autotuning.MODULE: autotuning.keep_tuned,
             "torch.cuda": self._wait_before,
         }
-        """Changes of modules that need more than another function in a timer's place."""
+        """Changes of modules beyond replacing a timer function."""
 
     def is_authors(self, path: str) -> bool:
         if path.startswith("<"):
@@ -65,7 +65,7 @@ class Recording:
     # Calls
 
     def take(self, make: Callable[[], timers.TimedCall], original: Callable[[], Any]) -> Any:
-        """Record a call of a timer; returns what the author's code gets."""
+        """Record a call of a timer; return the result for the author's code."""
         if not self._inside and frames.in_autotuner(self._ignored):
             with self.link.alone():
                 return original()
@@ -119,7 +119,7 @@ class Recording:
     # Patches
 
     def patch(self, module: types.ModuleType) -> None:
-        """Put recorded functions in the place of a module's timers, and seed a framework."""
+        """Replace a module's timers by recorded functions, and seed a framework."""
         name = module.__name__
         for function, timer in timers.TIMERS.get(name, {}).items():
             if callable(original := getattr(module, function, None)):
@@ -134,7 +134,7 @@ class Recording:
             arrays.seed_all(self._seed)
 
     def _wait_before(self, cuda: Any) -> None:
-        """Have PyTorch open the device only once the script may use it."""
+        """Make PyTorch open the device only when the script may use it."""
         original = cuda._lazy_init
 
         def opened() -> None:
@@ -145,7 +145,7 @@ class Recording:
         cuda._lazy_init = opened
 
     def _seed_generators(self, module: Any) -> None:
-        """Seed the generators of numpy.random that the author leaves unseeded."""
+        """Seed generators of numpy.random that the author creates without a seed."""
         original = module.default_rng
 
         @functools.wraps(original)
@@ -155,7 +155,7 @@ class Recording:
         module.default_rng = seeded
 
     def patch_own(self, module: types.ModuleType) -> bool:
-        """Do so for the author's own timers; True where the module has one."""
+        """Replace the author's own timers; return True if the module has one."""
         done = False
         for timer in self.own:
             place, _, function = timer.rpartition(":")
@@ -177,7 +177,7 @@ class Recording:
         make: Callable[[Callable[..., Any], Any, Any], timers.TimedCall],
         is_timing: Callable[[Any, Any], bool] = lambda _args, _kwargs: True,
     ) -> Any:
-        """Return a function for a timer's place. It records the calls that time something."""
+        """Return a replacement for a timer. It records the calls that time something."""
 
         @functools.wraps(original)
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -195,7 +195,7 @@ class Recording:
                 setattr(kind, method, self._recorded(original, functools.partial(timers.TorchCall, method)))
 
     def _watch_pytest(self, rewrite: Any) -> None:
-        """Patch what pytest's own finder loads too: plugins and tests, unseen by any other finder."""
+        """Patch modules that pytest's own finder loads: plugins and tests, which no other finder sees."""
         kind = rewrite.AssertionRewritingHook
         execute = kind.exec_module
 
@@ -220,7 +220,7 @@ def _plain_reports(module: Any) -> None:
 def _run_report(
     mark: Any, *_args: Any, return_df: bool = False, print_data: bool = False, **kwargs: Any
 ) -> Any:
-    """Run all rows of a `perf_report` as Triton does, without its plots, which need a window."""
+    """Run all rows of a `perf_report` like Triton, but without plots, which need a window."""
     benchmarks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
     options = {
         name: each
@@ -256,7 +256,7 @@ def _frames_of(tables: list[Any], benchmarks: Sequence[Any]) -> Any:
 
 
 class ImportHook:
-    """First finder of a process: has a module recorded the moment it is loaded."""
+    """First finder of a process. It patches a module as soon as it is loaded."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -268,7 +268,7 @@ class ImportHook:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name in self._asked or not (self._anywhere or name in self._wanted):
             return None
-        self._asked.add(name)  # another finder may ask all others too
+        self._asked.add(name)  # another finder may also ask all others
         try:
             found = next(filter(None, (each.find_spec(name, path, target) for each in self._others())), None)
         finally:
@@ -297,7 +297,7 @@ class ImportHook:
 
 
 def _watch_script(recording: Recording) -> None:
-    """Patch a timer that the script itself defines, the moment its definition was run."""
+    """Patch a timer that the script itself defines, right after its definition has run."""
 
     def local(frame: types.FrameType, _event: str, _arg: Any) -> Any:
         main = sys.modules.get("__main__")
@@ -315,11 +315,11 @@ def _watch_script(recording: Recording) -> None:
 
 
 def begin(folder: str) -> None:
-    """Record this process, whose side's files lie in `folder`."""
+    """Record this process, with the side's folder `folder`."""
     try:
         recording = Recording(folder)
     except OSError:
-        return  # a process that outlives the comparison starts another
+        return  # A process that outlives the comparison starts another one.
     sys.meta_path.insert(0, ImportHook(recording))
     if any(each.rpartition(":")[0] in ("", "__main__") for each in recording.own):
         _watch_script(recording)

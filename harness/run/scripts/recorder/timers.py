@@ -1,4 +1,4 @@
-"""Timers of GPU libraries that are given the function to time: how to ask each for a short sample."""
+"""Timers of GPU libraries that time a given function, and how to get a short sample from each."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 _MS, _US, _S = 1e6, 1e3, 1e9
 _LONGEST_LOOP = 100_000
 _CACHE_BYTES = 2**28
-"""As much as Triton clears before each launch; more than the L2 cache of any card."""
+"""Bytes cleared before each launch, as in Triton; more than the L2 cache of any card."""
 _HOLDS = (1.5, 3, 6, 12)
-"""The card is held for so many times what the host takes to enqueue a function: longer where the host was
-late, and the shortest where it was for all of them, as of a function that waits for the card itself."""
+"""Lengths of a hold of the card, in multiples of the host's time to enqueue a function.
+
+A longer hold is used if the host was late. If the host was late at every length, the shortest is used: such a
+function waits for the card itself.
+"""
 _LONGEST_HOLD_NS = 20e6
 _LONGEST_QUEUE = 400
-"""Number of calls that are enqueued ahead: a driver's queue has room for some thousand launches."""
+"""Most calls that are enqueued ahead: a driver's queue has room for some thousand launches."""
 _FEWEST_PUNCTUAL = 0.1
-"""Share of a sample's launches that must have been enqueued in time to be taken alone."""
+"""Share of a sample's launches that must have been enqueued in time for the others to be dropped."""
 _CYCLES_PER_NS = 1.5
-"""Clock by which a hold is counted: on a faster one it is a little shorter."""
+"""Clock for converting a hold to cycles. On a faster clock the hold is a little shorter."""
 _SHORTEST_ROUND_NS = 1e6
-"""Time of a round of pytest-benchmark; a shorter one would measure the clock and the loop as well."""
+"""Shortest round of pytest-benchmark in ns. A shorter one would measure the clock and the loop as well."""
 _MOST_ROUNDS = 200
 _CALLED_AGAIN = (
     "A comparison calls a function more often than the test does. If it uses something up, give it a setup: "
@@ -42,7 +45,7 @@ _CALLED_AGAIN = (
 
 
 class Timer:
-    """A library's function that times another one: what its figures are, and how to make it brief."""
+    """A library's timing function: the meaning of its values, and how to make it brief."""
 
     def __init__(
         self,
@@ -60,22 +63,22 @@ class Timer:
     ) -> None:
         self.name, self.unit_ns, self.l2 = name, unit_ns, l2
         self.clock = clock or (lambda _fn: (name, l2))
-        """Tells the clock, and whether the L2 is cold, by what is timed."""
+        """Returns the clock, and whether the L2 is cold, for a timed function."""
         self.names = names
-        """Tells the test and its parameters, where they name what is timed."""
+        """Returns the test and its parameters, if they name the timed function."""
         self.brief = brief or {}
-        """Arguments that have it take so many milliseconds."""
+        """Arguments that limit its duration to a number of milliseconds."""
         self.every = every or {}
-        """Arguments that have it return each time it took."""
+        """Arguments that make it return each time."""
         self.read = read or _numbers
         self.held = held
-        """True where launches are timed behind a hold in its place, once PyTorch has opened a card."""
+        """True if it is replaced by timing behind a hold, once PyTorch has opened a card."""
         self.labels = labels
-        """Arguments that say what it times."""
+        """Arguments that label the timed function."""
 
 
 def _numbers(found: Any) -> list[float]:
-    """Return the numbers in what a timer returned, flat."""
+    """Return the numbers in a timer's result as a flat list."""
     if isinstance(found, bool) or found is None:
         return []
     if isinstance(found, (int, float)):
@@ -155,22 +158,22 @@ TIMERS: dict[str, dict[str, Timer]] = {
 """Timers by the module that defines them, and by name."""
 PYTEST_FIXTURE = "pytest_benchmark.fixture"
 _REPLAYING = "harness.integrations.pytest.fixture"
-"""Module of the clock by which gpu_benchmark shows pytest-benchmark times that it took itself."""
+"""Module of the clock through which gpu_benchmark reports its own times to pytest-benchmark."""
 TORCH_TIMER = "torch.utils.benchmark.utils.timer"
 TORCH_METHODS = ("timeit", "blocked_autorange", "adaptive_autorange")
 
 
 class TimedCall:
-    """A call of a timer, with the function that it is to time."""
+    """A call of a timer, with the function to time."""
 
     timer = ""
     clock = "host"
     l2 = "hot"
     fn: Any = None
     roots: tuple[Any, ...] = ()
-    """Further objects that the function works on."""
+    """Further objects that the function uses."""
     test = ""
-    """Id of the test that the call is of; empty for none."""
+    """Id of the test that makes the call; empty outside of tests."""
     params: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
     def __init__(self) -> None:
@@ -185,7 +188,7 @@ class TimedCall:
         raise NotImplementedError
 
     def result(self) -> Any:
-        """Return to the author what the timer returns, from a brief measurement."""
+        """Return the timer's result for the author, from a brief measurement."""
         raise NotImplementedError
 
 
@@ -242,7 +245,7 @@ class LibraryCall(TimedCall):
         except (AssertionError, ValueError, TypeError):
             if not self._timer.every:
                 raise
-            found = self._call({**brief, "quantiles": None})  # an older version knows no "all"
+            found = self._call({**brief, "quantiles": None})  # older versions have no "all"
         return [time * self._timer.unit_ns for time in self._timer.read(found)], 1
 
     def result(self) -> Any:
@@ -270,7 +273,7 @@ class TorchCall(TimedCall):
         self._number = 0
 
     def run(self) -> Any:
-        """Run the statement; returns its value where it is an expression."""
+        """Run the statement. Return its value if it is an expression."""
         names = dict(self._globals)
         spec = self._object._task_spec
         if spec.setup and spec.setup != "pass":
@@ -295,9 +298,10 @@ class TorchCall(TimedCall):
 
 
 class OwnCall(TimedCall):
-    """A call of a timer that the author wrote: what it times is timed by events, or by the host's clock.
+    """A call of a timer that the author wrote. The recorder times the function by events, or by the host's
+    clock.
 
-    The author's timer is called first, since it alone knows the arguments of the function, and its result.
+    The author's timer is called first, because only it knows the function's arguments and its own result.
     """
 
     def __init__(self, name: str, original: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -320,9 +324,9 @@ class OwnCall(TimedCall):
         self.clock = "event" if self._device else "host"
         self._number = 0
         self._host_ns = 0.0
-        """Time that the host takes to enqueue a call."""
+        """Host time to enqueue a call, in ns."""
         self._may_hold = True
-        """False where the host was late however long the card was held: the function waits for it."""
+        """False if the host was late at every length of the hold: the function waits for the card."""
 
     def run(self) -> Any:
         args, kwargs = self._given
@@ -337,7 +341,7 @@ class OwnCall(TimedCall):
         return [self._loop(self._number) / self._number], self._number
 
     def _longest(self) -> int:
-        """Return the number of calls for which the card can be held until the host has enqueued them."""
+        """Return the most calls for which the card can be held until the host has enqueued them."""
         if self._device is None:
             return _LONGEST_LOOP
         return min(_LONGEST_QUEUE, int(_LONGEST_HOLD_NS / max(_HOLDS[1] * self._host_ns, 1.0)))
@@ -353,8 +357,9 @@ class OwnCall(TimedCall):
         return float(time.perf_counter_ns() - began)
 
     def _on_device(self, clock: DeviceClock, count: int) -> float:
-        """Return the time of a loop, the card held until the host has enqueued it; again with a longer hold
-        where the host was late.
+        """Return the time of a loop, with the card held until the host has enqueued it.
+
+        If the host was late, a longer hold is tried.
         """
         for longer in _HOLDS if self._may_hold else _HOLDS[:1]:
             hold(longer * self._host_ns * count)
@@ -370,15 +375,15 @@ class OwnCall(TimedCall):
 
 
 def is_given_a_function(args: Any, kwargs: Any) -> bool:
-    """Return whether an author's timer is given something to time."""
+    """Return whether an author's timer gets something to time."""
     return any(callable(each) and not isinstance(each, type) for each in (*args, *kwargs.values()))
 
 
 class PytestCall(TimedCall):
-    """A call of pytest-benchmark's fixture `benchmark`, whose own `pedantic` runs and times every round.
+    """A call of pytest-benchmark's fixture `benchmark`. Its own `pedantic` runs and times every round.
 
-    So setup, teardown, the garbage collector and the timer are as the author has them. Calls of the function
-    are as many as the comparison needs, whatever number of rounds the author asks for.
+    So setup, teardown, the garbage collector and the timer stay as the author set them. The number of calls
+    is the one that the comparison needs, not the author's number of rounds.
     """
 
     timer = "pytest-benchmark"
@@ -393,7 +398,7 @@ class PytestCall(TimedCall):
         self._fixture, self._given = fixture, dict(given)
         self.roots = (*self._given.get("args", ()), *(self._given.get("kwargs") or {}).values())
         self.test, self.params = fixture.fullname, plain_params(fixture.params or {})
-        # A function that `benchmark` times has to bear any number of calls; one of `pedantic` may not.
+        # A function for `benchmark` may be called any number of times; a function for `pedantic` may not.
         self._warmups = self._given.get("warmup_rounds", 0) if original is pedantic else 1
         self._iterations = 0
         self._round_ns = 0.0
@@ -414,11 +419,11 @@ class PytestCall(TimedCall):
 
     def result(self) -> Any:
         asked = self._given.get("rounds", 1), self._warmups, self._given.get("iterations", 1)
-        rounds, warmups, iterations = (min(each, 1) for each in asked)  # what is wrong stays wrong
+        rounds, warmups, iterations = (min(each, 1) for each in asked)  # a failure stays a failure
         return self._call(self._fixture, rounds, warmups, iterations)
 
     def _calibrate(self) -> None:
-        """Find how many calls of the function make a round, and how long it takes with setup and teardown."""
+        """Find the number of calls of a round, and its duration with setup and teardown."""
         self._rounds(1, 1)
         is_prepared = self._given.get("setup") or self._given.get("teardown")
         self._iterations = self._given.get("iterations", 1) if is_prepared else 1
@@ -431,9 +436,10 @@ class PytestCall(TimedCall):
             self._iterations *= 2
 
     def _rounds(self, count: int, iterations: int) -> tuple[list[float], Any]:
-        """Return the time of one call in nanoseconds, for each round, and the result of the last.
+        """Return the time of one call in nanoseconds for each round, and the result of the last.
 
-        They run on a copy of the fixture: the author's own is used once, and tells nobody of these rounds.
+        The rounds run on a copy of the fixture. The author's own fixture can be used once, and does not
+        report these rounds.
         """
         quiet = copy.copy(self._fixture)
         quiet.cprofile, quiet._add_stats = False, lambda _stats: None
@@ -448,13 +454,13 @@ class PytestCall(TimedCall):
 
 
 def times_by_itself(args: Any, _kwargs: Any) -> bool:
-    """Return whether a fixture of pytest-benchmark times functions, and does not do so for gpu_benchmark."""
+    """Return whether a pytest-benchmark fixture times functions by itself, and not for gpu_benchmark."""
     fixture = args[0]
     return not fixture.disabled and getattr(fixture._timer, "__module__", "") != _REPLAYING
 
 
 def _waiting(timer: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a timer that waits for the card first: a function that only enqueues work has not done it."""
+    """Return a timer that synchronizes with the card first, because enqueued work is not finished work."""
 
     def read() -> Any:
         arrays.synchronize()
@@ -464,28 +470,31 @@ def _waiting(timer: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, int | float | str]:
-    """Return a test's parameters if they are numbers and words; else none, as its id tells them."""
+    """Return a test's parameters if they are numbers and words; else none, since the test's id
+    contains them.
+    """
     if not all(isinstance(each, (int, float, str)) for each in params.values()):
         return {}
     return {name: _plain(each) for name, each in params.items()}
 
 
 def _plain(value: Any) -> int | float | str:
-    """Return a number that JSON can hold, as one of Python's own types; else a word."""
+    """Return a number as a plain Python type that JSON can hold; else a word."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     return float(value) if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def torch_on_card() -> Any:
-    """Return PyTorch where it has opened a card; else None."""
+    """Return PyTorch if it has opened a card; else None."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
 class TimedLoop:
-    """Calls in a row, as a pair of events has timed them: the card's time, and the host's until all were
-    enqueued. It is late where the card was at work before that.
+    """Calls in a row, timed by a pair of events: the card's time, and the host's time to enqueue them.
+
+    The loop is late if the card started before all calls were enqueued.
     """
 
     def __init__(self, time_ns: float, host_ns: float, *, late: bool) -> None:
@@ -493,7 +502,7 @@ class TimedLoop:
 
 
 def device_clock() -> DeviceClock | None:
-    """Return a function that times so many calls by events of the framework in use; None without a card."""
+    """Return a function that times calls by events of the framework in use; None without a card."""
     torch, cupy = torch_on_card(), sys.modules.get("cupy")
     if torch is not None:
         event = functools.partial(torch.cuda.Event, enable_timing=True)
@@ -529,25 +538,25 @@ def _between(
 
 
 def hold(duration_ns: float) -> None:
-    """Keep PyTorch's card busy for about so long, so that the host is ahead of what it times next."""
+    """Keep PyTorch's card busy for about this long, so that the host is ahead of the next timing."""
     torch = torch_on_card()
     if torch is not None:
         torch.cuda._sleep(int(min(duration_ns, _LONGEST_HOLD_NS) * _CYCLES_PER_NS))
 
 
 class ColdLaunches:
-    """Times launches as Triton's do_bench does: each by a pair of events, the L2 cache cleared before it.
+    """Times launches like Triton's do_bench: each by a pair of events, after clearing the L2 cache.
 
-    The card is held before each until the host has enqueued it: otherwise a function of many small kernels is
-    timed by the host, which differs from process to process far more than the card does. Launches for which
-    the host came too late are left out, unless nearly all are, as of a function that waits for the card.
+    The card is held before each launch until the host has enqueued it. Otherwise the host limits a function
+    of many small kernels, and host times differ between processes far more than card times. Launches that the
+    host enqueued too late are dropped, unless nearly all are late, as for a function that waits for the card.
     """
 
     def __init__(self, run: Callable[[], Any], no_gradients: Sequence[Any]) -> None:
         self._torch: Any = sys.modules["torch"]
         self._run, self._no_gradients = run, no_gradients
         self._cache = self._torch.empty(_CACHE_BYTES, dtype=self._torch.int8, device="cuda")
-        run()  # the first call may tune, and load kernels
+        run()  # The first call may tune, and loads kernels.
         host_ns = min(self._host_ns() for _ in range(3))
         for longer in _HOLDS:
             self._hold_ns = longer * host_ns
@@ -560,7 +569,7 @@ class ColdLaunches:
         self._time_ns = min(every)
 
     def _host_ns(self) -> float:
-        """Return how long the host takes to enqueue the function."""
+        """Return the host time to enqueue the function, in ns."""
         self._torch.cuda.synchronize()
         began_ns = time.perf_counter_ns()
         self._run()
@@ -569,7 +578,7 @@ class ColdLaunches:
         return float(taken_ns)
 
     def _batch(self, count: int) -> tuple[list[float], list[float]]:
-        """Return times in nanoseconds: those of launches that were enqueued in time, and all."""
+        """Return times in nanoseconds: of launches enqueued in time, and of all."""
         event = functools.partial(self._torch.cuda.Event, enable_timing=True)
         pairs = [(event(), event()) for _ in range(count)]
         late = [self._launched_late(*pair) for pair in pairs]
@@ -578,7 +587,7 @@ class ColdLaunches:
         return [time_ns for time_ns, is_late in zip(every, late) if not is_late], every
 
     def _launched_late(self, start: Any, end: Any) -> bool:
-        """Launch once behind a hold; tells whether the card was at work before all was enqueued."""
+        """Launch once behind a hold. Return whether the card started before everything was enqueued."""
         for tensor in self._no_gradients:
             tensor.grad = None
         self._cache.zero_()
@@ -589,7 +598,7 @@ class ColdLaunches:
         return bool(start.query())
 
     def times_ns(self, budget_ms: float) -> list[float]:
-        """Return times of as many launches as fit into the budget, in nanoseconds."""
+        """Return times in nanoseconds of as many launches as fit into the budget."""
         each_ns = self._time_ns + self._hold_ns
         punctual, every = self._batch(max(3, min(200, int(budget_ms * _MS / each_ns))))
         if self._may_hold and len(punctual) < len(every) / 2:
