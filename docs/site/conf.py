@@ -19,6 +19,8 @@ release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_click"]
 root_doc = "docs/site/contents"
 include_patterns = ["docs/**.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+# Sphinx looks for pages in every other folder, the virtual environment's too.
+exclude_patterns = [".*", "harness", "kernels", "tests"]
 myst_heading_anchors = 4
 # The page of all kernels links to the page of each.
 suppress_warnings = ["toc.not_included"]
