@@ -19,7 +19,16 @@ from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.judgement.statistics.paired import ProcessEffect, readable
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult, RecordWriter, read_comparison
-from harness.records.types import CaseBlock, Comparison, Host, PairedBlock, Source, Verdict, VerdictStatus
+from harness.records.types import (
+    CaseBlock,
+    Comparison,
+    Diagnosis,
+    Host,
+    PairedBlock,
+    Source,
+    Verdict,
+    VerdictStatus,
+)
 from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.suite.problem import Case
 from tests.test_case_trial import block, quads
@@ -115,6 +124,13 @@ def test_what_the_sides_had_otherwise_stays_beside_the_verdict():
     settings = ("arithmetic: float32 → TF32", "torch.get_num_threads: 8 → 1")
     now = judged(*blocks(0.05, first=4, again=4), verdict(settings_changed=settings))[PLAIN].now
     assert (now.status, now.settings_changed) == ("regression", settings)
+
+
+@pytest.mark.parametrize("status", ["regression", "invalid"])
+def test_a_cause_stays_with_the_verdict_that_it_explains(status):
+    cause = Diagnosis(problem="no counters")
+    now = judged(*blocks(0.05, first=4, again=4), verdict(status=status, diagnosis=cause))[PLAIN].now
+    assert (now.status, now.diagnosis) == ("regression", cause if status == "regression" else None)
 
 
 def test_one_fresh_process_may_confirm_what_two_have_said():

@@ -286,7 +286,10 @@ def rejudge(
     judged = {}
     for name, case in cases.items():
         looked_at = len(case.trial.rounds) + len(case.trial.again)
-        judged[name] = Rejudged(said.get(name), case.trial.verdict(), looked_at, spent[name])
+        then, now = said.get(name), case.trial.verdict()
+        if then and now.status == then.status:  # a cause explains the verdict that it was found for
+            now = dataclasses.replace(now, diagnosis=then.diagnosis)
+        judged[name] = Rejudged(then, now, looked_at, spent[name])
     as_it_was = {name: Rejudged(then, then, 0, spent[name]) for name, then in said.items()}
     return list({**as_it_was, **judged}.values())
 
