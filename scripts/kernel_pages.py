@@ -263,6 +263,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling_2d": _patches,
     "thread_tiling_2d_vectorized": _patches,
     "warp_tiling": lambda s: _warp_tiles(s, f"{s.case.BK} along k"),
+    "double_buffering": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", "twice"),
     "loop_tiling": lambda s: pictures.Direct(
         bm=s.case.BY,
         bn=s.case.BX,

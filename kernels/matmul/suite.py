@@ -217,6 +217,14 @@ suite = Suite(
             about="a warp computes 64x32 of a 128x128 tile, and reads A and B in 16 bytes without conflicts",
         ),
         Kernel(
+            "double_buffering",
+            "double_buffering.cu",
+            macros={**WARP_TILES, "VECTOR": vector_width},
+            block=warps_block,
+            grid=block_tiles,
+            about="warp_tiling with two tiles: the next one is loaded while this one is computed",
+        ),
+        Kernel(
             "loop_tiling",
             "loop_tiling.cu",
             macros={"BX": 64, "BY": 4, "OFFSET_BITS": offset_bits},
