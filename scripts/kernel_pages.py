@@ -212,6 +212,10 @@ def _warp_tiles(s: Subject, *staged: str) -> pictures.Picture:
     )
 
 
+def _warp_tiles_in_stages(s: Subject) -> pictures.Picture:
+    return _warp_tiles(s, f"{s.case.BK} along k,", f"{s.case.STAGES} stages")
+
+
 def _cutlass_f16(s: Subject) -> pictures.Picture:
     """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
     bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
@@ -264,6 +268,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling_2d_vectorized": _patches,
     "warp_tiling": lambda s: _warp_tiles(s, f"{s.case.BK} along k"),
     "double_buffering": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", "twice"),
+    "async_copy": _warp_tiles_in_stages,
     "loop_tiling": lambda s: pictures.Direct(
         bm=s.case.BY,
         bn=s.case.BX,
@@ -292,7 +297,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cublas_tf32": lambda _: pictures.Levels(),
     "cublas_f16": lambda _: pictures.Levels(),
     "cublas_bf16": lambda _: pictures.Levels(),
-    "cutlass": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", f"{s.case.STAGES} stages"),
+    "cutlass": _warp_tiles_in_stages,
     "cutlass_f16": _cutlass_f16,
     "schedule_plain": lambda s: pictures.Direct(
         bm=5,

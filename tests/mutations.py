@@ -73,6 +73,8 @@ MATMUL = [
     Mutation("matmul", "warp_tiling", "wrong row", "PATCH * STEP_Y + i", "PATCH * STEP_X + i", WIDE),
     Mutation("matmul", "double_buffering", "no barrier", "BARRIER();", "", WIDE),
     Mutation("matmul", "double_buffering", "no last k", "left > -BK", "left > 0", WIDE),
+    Mutation("matmul", "async_copy", "no barrier", "BARRIER();", "", WIDE),
+    Mutation("matmul", "async_copy", "no last k", "left > -AHEAD", "left > BK - AHEAD", WIDE),
     Mutation("matmul", "loop_tiling", "first column left out", "+ THREAD_X;", "+ THREAD_X + 1;", (1, 513, 1)),
     Mutation("matmul", "loop_tiling_shared", "no first barrier", "BARRIER();", "", EDGES, 0),
     Mutation("matmul", "loop_tiling_shared", "no second barrier", "BARRIER();", "", (300, 300, 33), 1),

@@ -225,6 +225,14 @@ suite = Suite(
             about="warp_tiling with two tiles: the next one is loaded while this one is computed",
         ),
         Kernel(
+            "async_copy",
+            "async_copy.cu",
+            macros={**WARP_TILES, "STAGES": 3, "VECTOR": vector_width},
+            block=warps_block,
+            grid=block_tiles,
+            about="double_buffering with three tiles, which cp.async copies without registers",
+        ),
+        Kernel(
             "loop_tiling",
             "loop_tiling.cu",
             macros={"BX": 64, "BY": 4, "OFFSET_BITS": offset_bits},
