@@ -170,7 +170,7 @@ def _grid(bm: int, bn: int, *notes: str) -> pictures.Level:
     )
 
 
-def _cutlass(s: Subject) -> pictures.Picture:
+def _warp_tiles(s: Subject, *staged: str) -> pictures.Picture:
     """On the plain cores. A warp's threads lie as CUTLASS lays them (simt_get_warp_threads_m): 8 down and 4
     across a tile that is higher than wide, else 4 and 8, each with patches of 4 x 4.
     """
@@ -187,7 +187,7 @@ def _cutlass(s: Subject) -> pictures.Picture:
                 deep=s.case.BK,
                 held="shared",
                 part=(wm, wn),
-                notes=("of warps", pictures.by(wm, wn), f"{s.case.BK} along k,", f"{s.case.STAGES} stages"),
+                notes=("of warps", pictures.by(wm, wn), *staged),
             ),
             pictures.Level(
                 name="warp",
@@ -210,6 +210,10 @@ def _cutlass(s: Subject) -> pictures.Picture:
             ),
         ),
     )
+
+
+def _warp_tiles_in_stages(s: Subject) -> pictures.Picture:
+    return _warp_tiles(s, f"{s.case.BK} along k,", f"{s.case.STAGES} stages")
 
 
 def _cutlass_f16(s: Subject) -> pictures.Picture:
@@ -262,6 +266,9 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling_2d_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.T, tn=s.case.T),
     "thread_tiling_2d": _patches,
     "thread_tiling_2d_vectorized": _patches,
+    "warp_tiling": lambda s: _warp_tiles(s, f"{s.case.BK} along k"),
+    "double_buffering": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", "twice"),
+    "async_copy": _warp_tiles_in_stages,
     "loop_tiling": lambda s: pictures.Direct(
         bm=s.case.BY,
         bn=s.case.BX,
@@ -290,7 +297,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cublas_tf32": lambda _: pictures.Levels(),
     "cublas_f16": lambda _: pictures.Levels(),
     "cublas_bf16": lambda _: pictures.Levels(),
-    "cutlass": _cutlass,
+    "cutlass": _warp_tiles_in_stages,
     "cutlass_f16": _cutlass_f16,
     "schedule_plain": lambda s: pictures.Direct(
         bm=5,
@@ -326,7 +333,7 @@ _SHARED = re.compile(
 _DEFINE = re.compile(r"^#define[ \t]+(\w+)[ \t]+([^/\n]+(?:/(?!/)[^/\n]*)*)", re.MULTILINE)
 _UNION = re.compile(r"^union (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
 _MEMBER = re.compile(r"^[ \t]+(\w+)[ \t]+\w+((?:\[[^\]]+\])*);", re.MULTILINE)
-_BYTES = {"float": 4, "half": 2, "int": 4, "vec4": 16}
+_BYTES = {"float": 4, "float4": 16, "half": 2, "int": 4, "vec4": 16}
 _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda x, y: x + y,
     ast.Sub: lambda x, y: x - y,

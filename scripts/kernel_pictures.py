@@ -586,7 +586,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Hierarchy(Picture):
-    """CUTLASS: a product cut in four levels, each inside the one before, from the grid to the registers."""
+    """A product cut in four levels, each inside the one before, from the grid to the registers."""
 
     levels: tuple[Level, ...]
     told: str = ""

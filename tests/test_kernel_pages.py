@@ -127,6 +127,7 @@ STATIC = {
     "thread_tiling": 8192,
     "thread_tiling_2d": 32768,
     "thread_tiling_2d_vectorized": 32768,
+    "double_buffering": 16640,
     "outer_product": 8320,
     "wmma": 1024,
     "transpose_tiled": 4224,

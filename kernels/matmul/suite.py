@@ -77,6 +77,10 @@ def square_block(case: Case) -> tuple[int, int]:
     return case.TILE, case.TILE
 
 
+def block_tiles(case: Case) -> int:
+    return ceil_div(case.m, case.BM) * ceil_div(case.n, case.BN)
+
+
 def fragment_tiles(case: Case) -> int:
     edge = 16 * case.FRAGMENTS
     return ceil_div(case.m, edge) * ceil_div(case.n, edge)
@@ -97,9 +101,17 @@ def one_wave(case: Case) -> int:
     return case.device.sm_count * getattr(case, "resident_blocks", 4)
 
 
+def warps_block(case: Case) -> int:
+    """Threads that cover a block's tile, each with TM x TN elements of C."""
+    return case.BM // case.TM * (case.BN // case.TN)
+
+
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
+
+WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
+"""Tiles of a block, of a warp and of a thread; warp_tiling.cu gives the reasons."""
 
 NVMATH = ("nvmath-python>=0.5",)
 CUTLASS = ("nvidia-cutlass>=4.2,<5",)
@@ -177,7 +189,7 @@ suite = Suite(
             "thread_tiling_2d.cu",
             macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8},
             block=lambda c: (c.BN // c.TN, c.BM // c.TM),
-            grid=lambda c: ceil_div(c.m, c.BM) * ceil_div(c.n, c.BN),
+            grid=block_tiles,
             about="a thread computes an 8x8 patch of a 64x64 tile",
         ),
         Kernel(
@@ -193,8 +205,32 @@ suite = Suite(
             "thread_tiling_2d_vectorized.cu",
             macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8, "VECTOR": vector_width},
             block=lambda c: (c.BN // c.TN, c.BM // c.TM),
-            grid=lambda c: ceil_div(c.m, c.BM) * ceil_div(c.n, c.BN),
+            grid=block_tiles,
             about="thread_tiling_2d with four elements an access",
+        ),
+        Kernel(
+            "warp_tiling",
+            "warp_tiling.cu",
+            macros={**WARP_TILES, "VECTOR": vector_width},
+            block=warps_block,
+            grid=block_tiles,
+            about="a warp computes 64x32 of a 128x128 tile, and reads A and B in 16 bytes without conflicts",
+        ),
+        Kernel(
+            "double_buffering",
+            "double_buffering.cu",
+            macros={**WARP_TILES, "VECTOR": vector_width},
+            block=warps_block,
+            grid=block_tiles,
+            about="warp_tiling with two tiles: the next one is loaded while this one is computed",
+        ),
+        Kernel(
+            "async_copy",
+            "async_copy.cu",
+            macros={**WARP_TILES, "STAGES": 3, "VECTOR": vector_width},
+            block=warps_block,
+            grid=block_tiles,
+            about="double_buffering with three tiles, which cp.async copies without registers",
         ),
         Kernel(
             "loop_tiling",
