@@ -48,7 +48,7 @@ FAULTS = {
     "overrun": ("wrong-result", "wrote outside its arrays"),
     "crash": ("crashed", "SIGSEGV while verifying"),
     "hang": ("timed-out", "No answer within 10 s while verifying"),
-    "error": ("launch-refused", "fail this launch"),
+    "error": ("launch-refused", "makes this launch fail"),
     "memory": ("out-of-memory", "run out of memory"),
 }
 

@@ -815,7 +815,7 @@ def test_an_interrupt_is_told_with_what_was_finished(tmp_path, harness, monkeypa
         (["nothing"], "No kernel matches 'nothing'"),
         (["toy.tuned", "--device", "null", "--size", "x"], "'x' is not an integer"),
         (["tuned", "--gpus", "0", "--device", "cuda:0"], "--gpus and --device exclude each other"),
-        (["tuned", "--gpus", "0", "--scheduler", "tcp://a:1"], "--gpus and --scheduler each say"),
+        (["tuned", "--gpus", "0", "--scheduler", "tcp://a:1"], "--gpus and --scheduler exclude each other"),
         (["tuned", "--gpus", "0,"], "expected 'all', or cards such as 0,1"),
         (["tuned", "--export", "csv:x"], "expected html:FILE or t4:FILE"),
     ],
