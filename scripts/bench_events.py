@@ -149,10 +149,6 @@ def candidates(others: Sequence[Series], steps: Mapping[tuple[str, str], list[Ch
     return (each for other in others for each in steps[other.card, other.case.name])
 
 
-def own_range(change: Change, _others: Sequence[Series]) -> Range:
-    return Range(change.good, change.bad)
-
-
 def elsewhere(change: Change, others: Sequence[Series], rng: np.random.Generator) -> Range:
     """Return a range of as many commits at a random place of what the other machines measured."""
     width = change.bad - change.good

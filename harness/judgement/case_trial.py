@@ -420,7 +420,7 @@ class CaseTrial:
                 return None
             return reason, (
                 f"The {sum(len(each.gated.clean) for each in clean)} undisturbed quads give the verdict "
-                f"{alone.status}, and all quads together do not:  {told}"
+                f"{alone.status}, and all quads together do not: {told}"
             )
         claim = self.policy.tolerance
         if status != "unchanged":

@@ -601,7 +601,7 @@ class Rotation(Data):
         if was_held and any(changed):
             raise ForeignStreamError(
                 subject,
-                "The kernel's outputs changed while its stream was still held:  it works on "
+                "The kernel's outputs changed while its stream was still held: it works on "
                 "a stream or thread of its own, whose time is not measured. Put all work on the stream "
                 "that the function is given, or have the two wait for each other with events.",
             )

@@ -373,7 +373,7 @@ def compiled_run(content: bytes, repository: str) -> CompiledRun:
     if not (
         run.head_repository and _REF.fullmatch(run.head_branch or "") and _COMMIT.fullmatch(run.head_sha)
     ):
-        raise RefusedError("The run has no commit, branch and repository, so its place is unknown.")
+        raise RefusedError("The run has no commit, branch or repository, so nobody knows where it belongs.")
     return CompiledRun(
         id=_positive(run.id, "number"),
         attempt=_positive(run.run_attempt, "attempt"),

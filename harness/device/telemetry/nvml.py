@@ -281,7 +281,7 @@ def visible_card(variables: Mapping[str, str], nvml: Any = None) -> DeviceInfo:
     except DeviceError:
         raise
     except Exception as error:  # from a binding and a driver of any version
-        raise DeviceError(f"NVML reports no card:  {reason_of(error)}") from error
+        raise DeviceError(f"NVML reports no card: {reason_of(error)}") from error
 
 
 def _first_visible(nvml: Any, variables: Mapping[str, str]) -> Any:

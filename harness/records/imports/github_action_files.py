@@ -78,7 +78,7 @@ def read_github_action(path: Path, content: Any, better: Better | None) -> list[
         return [file_of_figures(path, NAME, NAME, *_cases(benches, better))]
     if better is not None:
         raise UsageError(
-            f"{path} names the tool of each commit, which has the direction: leave out --better."
+            f"{path} names the tool of each commit, which fixes the direction: leave out --better."
         )
     return _commits(path, imported.converted(path, content, _History, NAME))
 
