@@ -332,7 +332,7 @@ def test_a_function_of_no_framework_is_no_source(project):
     source = '{"cuda": PythonFunction("f.py")}'
     text = "from harness.suite.kernel import PythonFunction\n" + toy.SUITE.replace('"plain.cu"', source)
     project.write({"kernels/toy/suite.py": text})
-    with pytest.raises(SuiteError, match=r"describes what no suite can be: .*sources"):
+    with pytest.raises(SuiteError, match=r"describes no valid suite: .*sources"):
         load(project.suite)
 
 

@@ -65,7 +65,7 @@ def _described(folder: Path, functions: Functions) -> SuiteData:
         return msgspec.structs.replace(described, variables=variables)
     except (msgspec.MsgspecError, TypeError) as error:
         file = folder / "suite.py"
-        raise SuiteError(f"{file} describes what no suite can be: {error}.") from None
+        raise SuiteError(f"{file} describes no valid suite: {error}.") from None
 
 
 if __name__ == "__main__":
