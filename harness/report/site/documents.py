@@ -28,7 +28,7 @@ from harness.judgement.noise import Calibration
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import counted, percent
 from harness.records.record_files import RunResult
-from harness.records.types import Diagnosis, Row, Run, Snapshot, fields_of
+from harness.records.types import Diagnosis, LoopDifference, Row, Run, Snapshot, fields_of
 from harness.report.templates import html_environment
 from harness.report.words.of_diagnosis import LOOP_RULE, counter_sheet, loop_places, loop_sheet
 from harness.report.words.of_verdict import why
@@ -225,17 +225,21 @@ def _diagnosis(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
     """Return the reason that a comparison found: words, counters and machine code."""
     if diagnosis is None:
         return None
-    counters, loop = counter_sheet(diagnosis), diagnosis.loop
+    counters = counter_sheet(diagnosis)
     return {
         "why": why(diagnosis),
         "counters": counters and [*zip(*(column.texts for column in counters.columns), strict=True)],
-        "loop": loop
-        and {
-            "places": loop_places(loop),
-            "told": f"{loop_sheet(loop).caption} {LOOP_RULE}",
-            "title": loop_sheet(loop).title,
-            "lines": [fields_of(each, "change", "text", "place", "count") for each in loop.lines],
-        },
+        "loop": diagnosis.loop and _loop(diagnosis.loop),
+    }
+
+
+def _loop(loop: LoopDifference) -> dict[str, Any]:
+    sheet = loop_sheet(loop)
+    return {
+        "places": loop_places(loop),
+        "told": f"{sheet.caption} {LOOP_RULE}",
+        "title": sheet.title,
+        "lines": [fields_of(each, "change", "text", "place", "count") for each in loop.lines],
     }
 
 
