@@ -147,8 +147,8 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
             kernel="shared_tile",
             size="2048",
             head=[("#pragma unroll\n", "#pragma unroll 1\n")],
-            expected=("more-instructions",),
-            why="a branch and an addition for each multiplication",
+            expected=("more-instructions", "more-shared-accesses"),
+            why="a branch and an addition for each multiplication, and reads of 4 bytes in place of 16",
         ),
         "spilled_by_bounds": Planted(
             kernel="warp_tiling",
@@ -374,7 +374,8 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         "small_programs": Planted(
             kernel="scale",
             size="8192",
-            head=[("BLOCK=1024, num_warps=4", "BLOCK=32, num_warps=1")],
+            both=[("BLOCK=1024, num_warps=4", "BLOCK=128, num_warps=4")],
+            head=[("BLOCK=128, num_warps=4", "BLOCK=32, num_warps=1")],
             expected=("occupancy",),
             why="32 programs of one warp fit: 32 warps in place of 64",
         ),
@@ -677,7 +678,8 @@ def sgemm(folder: Path, side: str) -> LoadedSuite:
 def functions(folder: Path, suite: str, side: str) -> LoadedSuite:
     files = {}
     for name, planted in FUNCTIONS[suite].items():
-        files[f"suite/{name}.py"] = edited(TRITON, planted.head if side == "head" else ())
+        edits = [*planted.both, *(planted.head if side == "head" else ())]
+        files[f"suite/{name}.py"] = edited(TRITON, edits)
     changed = [(name, planted.kernel) for name, planted in FUNCTIONS[suite].items()]
     files["suite/suite.py"] = FUNCTION_SUITE.format(changed=changed, name=suite)
     return _write(folder, files)

@@ -82,7 +82,9 @@ PLANTED = {
     "dependencies": slowed(BASE, "wait"),
     "more-instructions": slowed(BASE, "selected", instructions=1.6e8),
     "double-precision": slowed(BASE, "math_pipe_throttle", fp64_instructions=2e7, fp64_busy=90.0),
-    "tensor-cores-unused": slowed(TENSOR, "math_pipe_throttle", tensor_instructions=0.0, tensor_busy=0.0),
+    "tensor-cores-unused": slowed(
+        TENSOR, "math_pipe_throttle", tensor_instructions=0.0, tensor_busy=0.0, instructions=2e8
+    ),
     "occupancy": {**BASE, "cycles": 1.9e6, "warps": 16.0},
 }
 
@@ -100,6 +102,16 @@ def test_each_message_has_the_figures():
     assert cause.message == "bank conflicts of a shared-memory access rose from 0 to 31"
     [cause] = causes(BASE, PLANTED["uncoalesced"], 0.5)
     assert "from 4 to 32" in cause.message
+
+
+@pytest.mark.parametrize(("barriers", "kind"), [(1e5, "exposed-latency"), (3e5, "barriers")])
+def test_a_barrier_waits_for_the_slowest_warp(barriers, kind):
+    """Without more barriers, longer waits at them are due to what the slowest warp waits for."""
+    base = {**BASE, "adu_instructions": 1e5}
+    head = slowed(base, "barrier", adu_instructions=barriers)
+    head["stalled_barrier"] -= 2e8
+    head["stalled_long_scoreboard"] += 2e8
+    assert causes(base, head, 0.5)[0].kind == kind
 
 
 @pytest.mark.parametrize("seed", range(20))

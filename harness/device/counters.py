@@ -51,6 +51,11 @@ _METRICS: Mapping[str, str] = {
     "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "load_bytes": "smsp__sass_data_bytes_mem_global_op_ld.sum",
+    "store_bytes": "smsp__sass_data_bytes_mem_global_op_st.sum",
+    "async_requests": "smsp__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum",
+    "async_sectors": "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
+    "async_bytes": "smsp__sass_data_bytes_mem_global_op_ldgsts.sum",
     "local_load_requests": "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum",
     "local_store_requests": "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum",
     "atomic_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
@@ -59,6 +64,8 @@ _METRICS: Mapping[str, str] = {
     "shared_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "instructions": "smsp__inst_executed.sum",
     "issue_busy": f"smsp__inst_issued.sum.{_BUSY}",
+    "adu_instructions": "smsp__inst_executed_pipe_adu.sum",
+    "xu_instructions": "sm__inst_executed_pipe_xu.sum",
     "fp64_instructions": "sm__inst_executed_pipe_fp64.sum",
     "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
     "tensor_busy": f"sm__pipe_tensor_cycles_active.avg.{_BUSY}",
@@ -71,7 +78,7 @@ _NO_DRAM = dict.fromkeys(("dram_read_bytes", "dram_written_bytes", "dram_busy"))
 """Integrated chips share the processor's memory, and have no memory counters."""
 _DRAM = {"dram_read_bytes": "dram__bytes_op_read.sum", "dram_written_bytes": "dram__bytes_op_write.sum"}
 _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
-    "TU": {"stalled_gmma": None},
+    "TU": dict.fromkeys(("stalled_gmma", "async_requests", "async_sectors", "async_bytes")),
     "GA": {"stalled_gmma": None},
     "AD": {"stalled_gmma": None},
     "GB": {"stalled_gmma": None, "stalled_imc_miss": None},
