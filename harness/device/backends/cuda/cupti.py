@@ -40,14 +40,12 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
         ("context", _Pointer),
         ("size", _Size),
         ("image", _Pointer),
-        ("of_device", _Byte),
     ),
     "cuptiProfilerHostInitialize": (
         ("type", _Int),
         ("chip", _Text),
         ("availability", _Pointer),
         ("host", _Pointer),
-        ("single_pass_set", _Text),
     ),
     "cuptiProfilerHostDeinitialize": (("host", _Pointer),),
     "cuptiProfilerHostConfigAddMetrics": (("host", _Pointer), ("metrics", _Pointer), ("count", _Size)),
@@ -102,7 +100,10 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
     "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
 }
-"""Fields of each function's parameters, after the size and a null pointer."""
+"""Fields of each function's parameters, after the size and a null pointer, as in CUDA 12.6 to 13.0.
+
+Newer releases have more fields in three of them and also take the shorter structures. Older ones refuse longer ones.
+"""
 
 _WAYS_OUT = {
     35: (
