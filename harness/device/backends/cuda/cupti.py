@@ -102,7 +102,7 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 """Fields of each function's parameters, after the size and a null pointer, as in CUDA 12.6 to 13.0.
 
-Newer releases have more fields in three of them and also take the shorter structures. Older ones refuse longer ones.
+Newer releases have more fields in three of them and also take shorter ones. Older ones refuse longer ones.
 """
 
 _WAYS_OUT = {
