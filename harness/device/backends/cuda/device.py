@@ -279,7 +279,7 @@ class CudaDevice(Device):
     ) -> None:
         """Enqueue a kernel over a whole grid, by default on the harness's stream."""
         function, arguments = built.function, [as_bits(argument) for argument in arguments]
-        if launch.attributes:
+        if launch.has_attributes:
             self._enqueue_with_attributes(built, launch, arguments)
             return
         key = (id(function), launch.dynamic_shared_bytes)
