@@ -611,6 +611,8 @@ class PairBench:
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
+        if subject.launch.graph:  # which runs the kernel, so before its data are written
+            self.device.capture(subject.built, subject.launch, subject.arguments)
         self.report("reference", side="base")
         with owned_by("base"):
             self.base_checker.check_tolerance(of_base, seed)

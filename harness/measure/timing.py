@@ -17,7 +17,15 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from harness.device.backends.base import MOST_HELD_NS, Argument, Built, Device, Stamping, Timing
+from harness.device.backends.base import (
+    MOST_GRAPH_LAUNCHES,
+    MOST_HELD_NS,
+    Argument,
+    Built,
+    Device,
+    Stamping,
+    Timing,
+)
 from harness.errors import LaunchError, MeasureError
 from harness.judgement.statistics import summarize
 from harness.records.types import Extent3, L2Policy, Launch, Measurement
@@ -28,8 +36,6 @@ MOST_LAUNCHES_QUEUED = 200
 """Launches between two waits. Drivers block the host at some thousand queued launches."""
 GRAPH_SLOT_NS = 500_000.0
 """Least slot of replays of a graph, in ns: starting a replay takes about 3 us, which is then below 1 %."""
-MOST_GRAPH_LAUNCHES = 512
-"""Most launches in one graph. Capturing a launch takes the host some microseconds."""
 ENQUEUE_NS = 20_000
 """Host time to enqueue one launch and its surroundings, in ns, with margin. The device is kept busy
 meanwhile."""
@@ -295,7 +301,7 @@ def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings,
 def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float, *, one_graph: bool = False) -> int:
     """Return the launches for a slot of at least `min_slot_ns` and enough ticks of the clock.
 
-    For `one_graph` that holds the whole slot, it is a power of two, because warm-up has captured those.
+    For `one_graph` that holds the whole slot, it is a power of two, as graphs are captured.
     """
     slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns, GRAPH_SLOT_NS if one_graph else 0)
     launches = math.ceil(slot_ns / time_ns)

@@ -68,6 +68,8 @@ MOST_HELD_NS = 200_000_000
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
+MOST_GRAPH_LAUNCHES = 512
+"""Most launches in one CUDA graph. Capturing a launch takes the host some microseconds."""
 POISON = 0xFF
 """Byte that fills memory before a kernel writes it. With all bits set, every IEEE format reads NaN."""
 
