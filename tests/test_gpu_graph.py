@@ -153,7 +153,7 @@ def of_cupy(x):
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def card():
     try:
         device = backends.open_device(GPU)
@@ -161,6 +161,15 @@ def card():
         device_is_missing(GPU, error.message)
     yield device
     device.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _has_card():
+    """Skip without a card. Where a process has it open, a command would tell of another process."""
+    try:
+        backends.open_device(GPU).close()
+    except DeviceError as error:
+        device_is_missing(GPU, error.message)
 
 
 def project(folder: Path, kernels: str, files: dict[str, str]) -> Path:
@@ -191,7 +200,7 @@ def needs(*modules: str) -> None:
             pytest.skip(f"{module} is not installed")
 
 
-def test_a_brief_kernel_is_timed_by_graph_beside_eager(tmp_path, card, record_property):
+def test_a_brief_kernel_is_timed_by_graph_beside_eager(tmp_path, record_property):
     root = project(tmp_path, BRIEF, {"brief.cu": SHORT})
     rows = rows_of(root, "--graph", "--l2", "hot")
     assert {name: (row["status"], row["message"]) for name, row in rows.items()} == dict.fromkeys(
@@ -243,7 +252,7 @@ def test_a_replay_costs_less_than_one_percent_of_a_brief_kernels_own_time(card, 
         card.release(memory)
 
 
-def test_a_slowdown_is_found_by_graph(tmp_path, card, record_property):
+def test_a_slowdown_is_found_by_graph(tmp_path, record_property):
     root = project(tmp_path, BRIEF, {"brief.cu": SHORT})
     write_files(root, {"kernels/doubled/brief.cu": SHORT.replace("STEPS 40", "STEPS 56")})
     code, result = asked(root, "compare", "HEAD", "--graph", "brief[*graph=1]")
@@ -253,7 +262,7 @@ def test_a_slowdown_is_found_by_graph(tmp_path, card, record_property):
     assert code == ExitCode.REGRESSION
 
 
-def test_functions_of_frameworks_are_captured(tmp_path, card, record_property):
+def test_functions_of_frameworks_are_captured(tmp_path, record_property):
     needs("torch")
     kernels = 'Kernel("given", TorchFunction("t.py")), Kernel("returned", TorchFunction("t.py"))'
     files = {"t.py": TORCH}
@@ -285,7 +294,7 @@ def refused(root: Path, names: Sequence[str]) -> dict[str, str]:
     return messages
 
 
-def test_a_function_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path, card):
+def test_a_function_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path):
     needs("torch")
     sentences = {
         "waits": "not wait for the card",
@@ -298,7 +307,7 @@ def test_a_function_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path,
         assert re.search(sentence, messages[name]), messages[name]
 
 
-def test_a_library_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path, card):
+def test_a_library_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path):
     sentences = {
         "waits": "cannot be captured in a CUDA graph: .* not wait for the card",
         "allocates": "allocates memory in the capture",
@@ -317,7 +326,7 @@ def test_a_library_that_cannot_be_captured_is_refused_with_a_sentence(tmp_path, 
     assert [(row["status"], row["message"]) for row in rows.values()] == [("measured", "")] * 2
 
 
-def test_a_kernel_that_reads_its_output_gets_it_anew_for_each_replay(tmp_path, card):
+def test_a_kernel_that_reads_its_output_gets_it_anew_for_each_replay(tmp_path):
     text = 'extern "C" __global__ void adds(float *y, int n) { y[blockIdx.x * 256 + threadIdx.x] += 1; }'
     root = project(tmp_path, BRIEF, {"brief.cu": SHORT})
     suite = SUITE.replace('y = Output("n")', "").replace('x = Input("n")', 'x = InOut("n")')
