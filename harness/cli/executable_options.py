@@ -109,8 +109,15 @@ def compare(
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
     from harness.run.importing import checked_suite
 
-    of_suites = {"--size": selection.size, "--quick": selection.quick, "--gpus": selection.gpus}
-    for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
+    of_suites = {
+        "--size": selection.size,
+        "--quick": selection.quick,
+        "--gpus": selection.gpus,
+        "--graph": selection.graph,
+        "--l2": given["l2"],
+        "--twins": given["twins"],
+    }
+    for option, value in of_suites.items():
         if value:
             raise UsageError(f"{option} has no effect on executables: use the executable's own options.")
     if given["with_command"] and (given["base_command"] or given["head_command"]):
