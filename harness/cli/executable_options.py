@@ -109,7 +109,13 @@ def compare(
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
     from harness.run.importing import checked_suite
 
-    of_suites = {"--size": selection.size, "--quick": selection.quick, "--gpus": selection.gpus}
+    of_suites = {
+        "--size": selection.size,
+        "--quick": selection.quick,
+        "--gpus": selection.gpus,
+        "--scheduler": selection.scheduler,
+        "--graph": selection.graph,
+    }
     for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
             raise UsageError(f"{option} has no effect on executables: use the executable's own options.")

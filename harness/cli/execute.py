@@ -45,8 +45,10 @@ class _Runs:
     def _divided(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], dict[str, list[str]]]:
         """Return the cases to run on a device, and the kernels for other backends, by backend."""
         loaded, sizes = self.suites[suite]
-        quick = self.chosen.quick or device.kind != "gpu"
-        return divided(plan(loaded.suite, self.chosen.cases, sizes, quick=quick), self.chosen.cases, device)
+        chosen = self.chosen
+        quick = chosen.quick or device.kind != "gpu"
+        planned = plan(loaded.suite, chosen.cases, sizes, quick=quick, graph=chosen.graph)
+        return divided(planned, chosen.cases, device)
 
     def measure(
         self, suite: int, device: str | None, only: Collection[str] | None, observer: ProgressObserver
@@ -55,10 +57,8 @@ class _Runs:
         with Session(loaded, dataclasses.replace(self.settings, device=device), observer) as session:
             cases, others = self._divided(suite, session.device)
             result = session.run([each for each in cases if only is None or each.case.id in only])
-        tell_lines(
-            f"Not for {session.device.spec}: {', '.join(names)} ({backends})."
-            for backends, names in others.items()
-        )
+        for backends, names in others.items():
+            observer.waiting(f"Not for {session.device.spec}: {', '.join(names)} ({backends}).")
         return result
 
 

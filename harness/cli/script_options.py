@@ -96,8 +96,8 @@ def settings_from(config: Config, selection: options.Selection, given: Mapping[s
     from harness.run.scripts.compare_scripts import ScriptSettings
     from harness.run.scripts.script_process import Recorded
 
-    if selection.gpus is not None:
-        raise UsageError("--gpus shares out suites, and a script runs on one device: name it with --device.")
+    if several := "--gpus" if selection.gpus is not None else selection.scheduler and "--scheduler":
+        raise UsageError(f"{several} shares suites, and a script runs on one device: name it with --device.")
     timers = *config.timers, *given["timers"]
     return ScriptSettings(
         suite=given.get("suite"),
@@ -230,7 +230,7 @@ def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[
     """Raise UsageError for options that have no effect with a script."""
     from harness.run.importing import checked_suite
 
-    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    of_suites = {"--size": selection.size, "--quick": selection.quick, "--graph": selection.graph}
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
             raise UsageError(f"{option} has no effect on scripts: use the script's own options.")

@@ -328,6 +328,8 @@ class WarmUpReply(msgspec.Struct, frozen=True, kw_only=True):
     warmup_s: float
     settled: bool
     restored: bool
+    by_graph: bool
+    """True if either side is launched by a CUDA graph."""
 
 
 class WarmUp(Request[WarmUpReply], frozen=True, kw_only=True):

@@ -100,7 +100,10 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
     "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
 }
-"""Fields of each function's parameters, after the size and a null pointer."""
+"""Fields of each function's parameters, after the size and a null pointer, as in CUDA 12.6 to 13.0.
+
+Newer releases have more fields in three of them and also take shorter ones. Older ones refuse longer ones.
+"""
 
 _WAYS_OUT = {
     35: (
