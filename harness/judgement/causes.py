@@ -45,7 +45,8 @@ class _Group:
 _MEMORY = _Group(
     ("long_scoreboard", "lg_throttle", "tex_throttle", "drain", "membar"), ("dram", "l2", "l1_tag")
 )
-_SHARED = _Group(("short_scoreboard", "mio_throttle"), ("l1_data",))
+_QUEUE = _Group(("short_scoreboard", "mio_throttle"), ("l1_data",))
+"""The queue of memory accesses, special functions and barriers (MIO), and the data stage of the L1 cache."""
 _FETCH = _Group(("no_instruction", "branch_resolving", "imc_miss"))
 _CHAIN = _Group(("wait",))
 _INSTRUCTIONS = _Group(
@@ -61,7 +62,7 @@ _INSTRUCTIONS = _Group(
     ("issue", "fma", "alu", "fp64", "xu", "tensor"),
 )
 _BARRIER = "barrier"
-_UNITS = (*_MEMORY.units, *_SHARED.units, *_INSTRUCTIONS.units)
+_UNITS = (*_MEMORY.units, *_QUEUE.units, *_INSTRUCTIONS.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def causes(base: Counters, head: Counters, slowdown: float) -> tuple[Cause, ...]
     sides = _Sides(base, head)
     if slowdown <= 0 or sides.extra <= _SEEN * slowdown * base.get("cycles", 0):
         return ()
-    found = [*_of_memory(sides), *_of_shared(sides), *_of_instructions(sides)]
+    found = [*_of_queue(sides), *_of_instructions(sides)]
     found = [*_of_tensor_cores(sides, found), *_of_barriers(sides), *_of_occupancy(sides), *found]
     joined: dict[CauseKind, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.share):
@@ -123,6 +124,15 @@ class _Sides:
         base, head = self.both(*names)
         return max(0.0, head - base)
 
+    @property
+    def multiprocessors(self) -> tuple[float, float]:
+        """Return the number of multiprocessors that had work, of base and of head."""
+        of = zip(self.both("warp_cycles"), self.both("warps"), self.both("cycles"), strict=True)
+        base, head = (
+            all_warps / (warps * cycles) if warps and cycles else 1.0 for all_warps, warps, cycles in of
+        )
+        return base, head
+
     def share(self, group: _Group) -> float:
         """Return the share of the extra cycles that a group's stalls, or its busiest unit, took."""
         stalled = sum(self._stalled(each) for each in group.stalls)
@@ -145,19 +155,20 @@ class _Sides:
         return base, head
 
 
-def _divided(sides: _Sides, group: _Group, grown: Sequence[_Grown]) -> Iterator[Cause]:
+def _divided(share: float, grown: Sequence[_Grown]) -> Iterator[Cause]:
     """Divide a group's share among the amounts that grew, by how much."""
     grown = [each for each in grown if each.growth >= _GREW]
     total = sum(each.growth for each in grown)
-    share = sides.share(group)
     for each in grown:
         yield Cause(kind=each.kind, share=share * each.growth / total, message=each.message)
 
 
+_LINE_BYTES = 128
 _LOADS, _STORES = ("load", "async"), ("store",)
 
 
-def _of_memory(sides: _Sides) -> Iterator[Cause]:
+def _of_memory(sides: _Sides, share: float) -> Iterator[Cause]:
+    """Divide a share of the extra cycles among the amounts of device memory."""
     dram = sides.both("dram_read_bytes", "dram_written_bytes")
     local, atomic = ("local_load_requests", "local_store_requests"), ("atomic_requests", "reduction_requests")
     accesses = max(1.0, sides.both(*_named("requests", *_LOADS, *_STORES))[0])
@@ -173,7 +184,9 @@ def _of_memory(sides: _Sides) -> Iterator[Cause]:
         *_more_accesses(sides),
     ]
     hits, l2 = sides.both("l2_hit_rate"), sides.both("l2_sectors")
-    more_dram = _growth(*dram)
+    # An atomic operation fetches its line, and local memory has lines of its own.
+    own_lines = _LINE_BYTES * sides.rose(*local, *atomic) / max(1.0, dram[0])
+    more_dram = _growth(*dram) - own_lines
     if more_dram >= _GREW and more_dram > 2 * _growth(*l2):
         message = (
             f"the L2 cache's hit rate fell from {hits[0]:.0f} to {hits[1]:.0f} %: "
@@ -184,7 +197,7 @@ def _of_memory(sides: _Sides) -> Iterator[Cause]:
     if not any(each.growth >= _GREW for each in found) and not _is_less_occupied(sides):
         waits = "loads are waited for longer, though no more is moved: fewer are under way at a time"
         found.append(_Grown("exposed-latency", 1.0, waits))
-    yield from _divided(sides, _MEMORY, found)
+    yield from _divided(share, found)
 
 
 def _named(what: str, *kinds: str) -> list[str]:
@@ -219,26 +232,49 @@ def _more_accesses(sides: _Sides) -> Iterator[_Grown]:
     yield _Grown("narrower-accesses", narrower, _from_to(f"{words}, each for fewer bytes", *requests))
 
 
-def _of_shared(sides: _Sides) -> Iterator[Cause]:
-    """Shared memory, and the conversions of float64, which wait in the same queue."""
+def _of_queue(sides: _Sides) -> Iterator[Cause]:
+    """Divide waits for the queue of memory accesses, special functions and barriers by its cycles.
+
+    An access takes a cycle of the data stage for each of its wavefronts, and a special function two cycles.
+    What accesses to device memory take of them counts as the waits for device memory do.
+    """
     conflicts, wavefronts = sides.both("shared_conflicts"), sides.both("shared_wavefronts")
     ideal = tuple(w - c for w, c in zip(wavefronts, conflicts, strict=True))
     each = [c / i if i > 0 else 0.0 for c, i in zip(conflicts, ideal, strict=True)]
-    all_base = max(1.0, wavefronts[0])
+    multiprocessors = sides.multiprocessors
+    every = tuple(
+        max(w, n * b) for w, n, b in zip(wavefronts, multiprocessors, sides.busy("l1_data"), strict=True)
+    )
+    of = max(1.0, every[0])
     message = f"bank conflicts of a shared-memory access rose from {each[0]:.2g} to {each[1]:.2g}"
+    special = 2 * sides.rose("xu_instructions")
+    doubles = _doubles(sides, of, special)
     found = [
-        _Grown("bank-conflicts", max(0.0, each[1] - each[0]) * ideal[1] / all_base, message),
+        _Grown("bank-conflicts", max(0.0, each[1] - each[0]) * ideal[1] / of, message),
         _Grown(
-            "more-shared-accesses",
-            (ideal[1] - ideal[0]) / all_base,
-            _from_to("accesses to shared memory", *ideal),
+            "more-shared-accesses", (ideal[1] - ideal[0]) / of, _from_to("accesses to shared memory", *ideal)
         ),
-        _doubles(sides, all_base, sides.rose("xu_instructions")),
+        doubles,
     ]
-    if not any(each.growth >= _GREW for each in found) and not _is_less_occupied(sides):
-        waits = "reads of shared memory are waited for longer, though no more is read"
-        found.append(_Grown("exposed-latency", 1.0, waits))
-    yield from _divided(sides, _SHARED, found)
+    if not doubles.growth:
+        words = "instructions of special functions and conversions"
+        found.append(
+            _Grown("more-instructions", special / of, _from_to(words, *sides.both("xu_instructions")))
+        )
+    if sides.at_barriers:
+        found.append(_Grown("barriers", sides.rose("adu_instructions") / of, _AT_BARRIERS))
+    device = max(0.0, (every[1] - wavefronts[1]) - (every[0] - wavefronts[0])) / of
+    grown = [one for one in found if one.growth >= _GREW]
+    waited = sides.share(_QUEUE)
+    if not grown and device < _GREW:
+        device = every[1] - wavefronts[1]
+        if not _is_less_occupied(sides):
+            waits = "reads of shared memory are waited for longer, though no more is read"
+            grown = [_Grown("exposed-latency", max(_GREW, wavefronts[1]), waits)]
+    total = device + sum(one.growth for one in grown)
+    of_device = waited * device / total if total else 0.0
+    yield from _divided(waited - of_device, grown)
+    yield from _of_memory(sides, min(1.0, sides.share(_MEMORY) + of_device))
 
 
 def _doubles(sides: _Sides, of: float, conversions: float) -> _Grown:
@@ -261,7 +297,7 @@ def _of_instructions(sides: _Sides) -> Iterator[Cause]:
         doubles,
         _Grown("more-instructions", rest, _from_to("instructions", *instructions)),
     ]
-    yield from _divided(sides, _INSTRUCTIONS, found)
+    yield from _divided(sides.share(_INSTRUCTIONS), found)
     if not any(each.growth >= _GREW for each in found):
         waits = "instructions wait longer for the results of those before: a longer chain, or fewer at a time"
         yield Cause("dependencies", sides.share(_CHAIN), waits)
@@ -281,9 +317,12 @@ def _of_tensor_cores(sides: _Sides, others: Sequence[Cause]) -> Iterator[Cause]:
         yield Cause("tensor-cores-unused", min(1.0, share), _from_to("instructions of tensor cores", *tensor))
 
 
+_AT_BARRIERS = "warps wait longer for one another at barriers"
+
+
 def _of_barriers(sides: _Sides) -> Iterator[Cause]:
     share = min(1.0, sides.at_barriers / sides.extra)
-    yield Cause("barriers", share, "warps wait longer for one another at barriers")
+    yield Cause("barriers", share, _AT_BARRIERS)
 
 
 def _is_less_occupied(sides: _Sides) -> bool:
