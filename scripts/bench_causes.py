@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Diagnosis, Verdict, fields_of
 from harness.run.builds.code_differences import code_differences
@@ -733,8 +734,9 @@ class Controlled(Comparing):
 def measured(suite: str, device: str) -> tuple[ComparisonResult, Mapping[str, Diagnosis], float]:
     with tempfile.TemporaryDirectory() as folder:
         base, head = (written(Path(folder) / side, suite, side) for side in ("base", "head"))
+        pair = PairSettings(min_quads=6, max_quads=12, max_time_s=0.2)
         settings = CompareSettings(
-            device=device, explain=True, solo_s=0.0, twins=False, measure_identical=True
+            device=device, explain=True, solo_s=0.0, twins=False, measure_identical=True, pair=pair
         )
         begun = time.monotonic()
         with Controlled(base, head, settings, Watching()) as comparing:
