@@ -19,7 +19,7 @@ from harness.records.types import Diagnosis
 from harness.report.words.of_diagnosis import _COUNTERS, loop_places
 from harness.report.words.of_verdict import why
 from tests.nvperf import HostLibrary, header_fields, package_folder
-from tests.test_compare import compare, takes
+from tests.test_compare import LADDER, compare, takes
 
 BASE = {
     "cycles": 1_000_000.0,
@@ -152,6 +152,22 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
         why(slower.diagnosis)
         == "Because warps wait longer for one another at barriers (100 % of the extra cycles)."
     )
+
+
+def test_sides_with_a_process_each_are_counted_there(tmp_path, monkeypatch):
+    """A kernel with a setup runs code of its own commit, as a function of Python does."""
+    setup = "grid=1, setup=lambda case, arrays: {'one': np.int32(1)}, args=('x', 'y', 'n', 'one'))"
+    suite = f"import numpy as np\n{LADDER.replace('grid=1)', setup)}"
+    monkeypatch.setattr("tests.test_compare.LADDER", suite)
+    base = {"k": f"{takes(1_000_000)}\n{counters(BASE)}"}
+    head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}"}
+    result, watching, _ = compare(tmp_path, base, head, explain=True)
+    [verdict] = result.verdicts
+    assert verdict.diagnosis is not None
+    assert verdict.diagnosis.problem == ""
+    assert [cause.kind for cause in verdict.diagnosis.causes] == ["barriers"]
+    assert verdict.diagnosis.base_counters["stalled_barrier"] == BASE["stalled_barrier"]
+    assert watching.processes[-1][1:] == (1, "explain")
 
 
 @pytest.mark.skipif(not (nvcc.version() and disassembly.path()), reason="the extra 'static' is not installed")
