@@ -22,6 +22,9 @@ from harness.errors import MeasureError
 _RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
 """CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
 _RANGE = b"launch"
+_CONCURRENT_KERNEL, _BUFFER_BYTES = 10, 2**20
+"""CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL; size of a buffer of records."""
+_CALLBACKS: list[Any] = []
 _PASSES = 64
 """Most passes, in case a profiler never ends."""
 _LIBRARIES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
@@ -250,6 +253,64 @@ def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], 
         if _call("cuptiRangeProfilerStop", profiler=profiler).all_submitted:
             return
     raise MeasureError(f"The counters were not all read in {_PASSES} passes.")
+
+
+class _KernelRecord(ctypes.Structure):
+    """The beginning of CUpti_ActivityKernel9 and of all later ones."""
+
+    _fields_ = (
+        ("kind", _Unsigned),
+        ("configuration", _Byte * 12),
+        ("start_ns", ctypes.c_uint64),
+        ("end_ns", ctypes.c_uint64),
+        ("launch", _Byte * 72),
+        ("name", _Text),
+    )
+
+
+_Requested = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Pointer), ctypes.POINTER(_Size), ctypes.POINTER(_Size))
+_Completed = ctypes.CFUNCTYPE(None, _Pointer, _Unsigned, _Pointer, _Size, _Size)
+
+
+def launched(run: Callable[[], object]) -> list[tuple[str, float]]:
+    """Return the name and the time in ns of each kernel that `run` has the card execute, in order.
+
+    `run` returns when the card has finished. A name is as the compiler wrote it. Raises MeasureError.
+    """
+    library, found, buffers = _library(), list[tuple[int, str, float]](), list[Any]()
+
+    def requested(buffer: Any, size: Any, most_records: Any) -> None:
+        buffers.append((ctypes.c_uint64 * (_BUFFER_BYTES // 8))())  # aligned as the records are
+        buffer[0], size[0], most_records[0] = ctypes.addressof(buffers[-1]), _BUFFER_BYTES, 0
+
+    def completed(_context: Any, _stream: int, buffer: Any, _size: int, valid_bytes: int) -> None:
+        record = ctypes.POINTER(_KernelRecord)()
+        while (
+            library.cuptiActivityGetNextRecord(_Pointer(buffer), _Size(valid_bytes), ctypes.byref(record))
+            == 0
+        ):
+            if record.contents.kind == _CONCURRENT_KERNEL:
+                kernel = record.contents
+                name = kernel.name.decode(errors="replace")
+                found.append((kernel.start_ns, name, float(kernel.end_ns - kernel.start_ns)))
+
+    callbacks = _Requested(requested), _Completed(completed)
+    _CALLBACKS.append(callbacks)  # CUPTI keeps their addresses
+    _plainly("cuptiActivityRegisterCallbacks", *callbacks)
+    _plainly("cuptiActivityEnable", _CONCURRENT_KERNEL)
+    try:
+        run()
+        _plainly("cuptiActivityFlushAll", 1)
+    finally:
+        _plainly("cuptiActivityDisable", _CONCURRENT_KERNEL)
+    return [(name, time_ns) for _, name, time_ns in sorted(found)]
+
+
+def _plainly(function: str, *given: Any) -> None:
+    """Call a function without a structure. Raises MeasureError."""
+    library = _library()
+    if code := getattr(library, function)(*given):
+        raise MeasureError(_explained(library, function, code))
 
 
 def _availability(context: int) -> Any:
