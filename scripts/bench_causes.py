@@ -754,7 +754,7 @@ def told(suite: str, name: str, planted: Planted, verdict: Verdict, found: Diagn
         "name": name,
         **fields_of(planted, "kernel", "why", "expected"),
         **fields_of(verdict, "status", "message", "base", "head"),
-        **fields_of(found, "causes", "problem", "risks", "base_counters", "head_counters"),
+        **fields_of(found, "causes", "problem", "risks", "launched", "base_counters", "head_counters"),
         "effect": verdict.time.effect if verdict.time else None,
         "slower": slower,
         "ok": bool(right if planted.expected else not slower and not kinds),

@@ -15,7 +15,7 @@ from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.device.static import disassembly
 from harness.judgement.causes import causes
-from harness.records.types import Diagnosis
+from harness.records.types import Diagnosis, LaunchedKernel
 from harness.report.words.of_diagnosis import _COUNTERS, loop_places
 from harness.report.words.of_verdict import why
 from tests.nvperf import HostLibrary, header_fields, package_folder
@@ -217,6 +217,8 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
     [verdict] = result.verdicts
     assert (verdict.status, verdict.diagnosis, why(verdict.diagnosis)) == ("regression", None, "")
+    kernel = LaunchedKernel("_ZN2at6native3addILi4EEEvv", 2e6, 3e6)
+    assert why(Diagnosis(launched=(kernel,))).startswith("The kernel add: 2.00 ms → 3.00 ms. No cause")
     refused = Diagnosis(problem="Administrators alone may read them.")
     assert why(refused) == "Its cause is not known: Administrators alone may read them."
 

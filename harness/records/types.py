@@ -564,6 +564,17 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchedKernel:
+    """A kernel that a host function launches, with its time in one call of the function."""
+
+    symbol: str
+    """The kernel's name as the compiler wrote it, of at most 200 characters."""
+    base_ns: float
+    head_ns: float
+    """Time of each side, in ns; 0 if the side does not launch it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CodeLine:
     """Instructions close to one another: of one operation that one side has, or alike on both sides."""
 
@@ -606,6 +617,8 @@ class Diagnosis:
     """Causes, the largest share first; empty if no cause stands out."""
     problem: str = ""
     """Reason why there are no counters."""
+    launched: tuple[LaunchedKernel, ...] = ()
+    """Kernels that a host function launches, the one with the largest growth of time first."""
     risks: tuple[Risk, ...] = ()
     """Differences of the compiled code that have been seen to cost time."""
     loop: LoopDifference | None = None

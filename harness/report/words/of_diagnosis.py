@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from harness.device.counters import STALL
-from harness.numbers import number, percent_figure
-from harness.records.types import Diagnosis, LoopDifference, Risk
+from harness.numbers import duration, number, percent_figure
+from harness.records.types import Diagnosis, LaunchedKernel, LoopDifference, Risk
 from harness.report.table import Cell, Column, Sheet
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -113,6 +114,22 @@ def loop_sheet(loop: LoopDifference) -> Sheet:
 
 def risk_text(risk: Risk) -> str:
     return f"{risk.message} ({risk.place})" if risk.place else risk.message
+
+
+def launched_text(kernel: LaunchedKernel, mark: Callable[[str], str]) -> str:
+    """``The kernel scale_kernel: 12.3 → 25.1 us.``"""
+    base, head = (duration(each) for each in (kernel.base_ns, kernel.head_ns))
+    times = f"{base} → {head}" if kernel.base_ns else f"{head}, and base does not launch it"
+    return f"The kernel {mark(plain_name(kernel.symbol))}: {times}."
+
+
+def plain_name(symbol: str) -> str:
+    """Return ``gemm`` for ``_ZN2ns4gemmILi1EEvv``: no namespaces and no template arguments."""
+    name, rest = "", re.sub(r"^_ZN?K?", "", symbol) if symbol.startswith("_Z") else ""
+    while length := re.match(r"\d+", rest):
+        begin = length.end()
+        name, rest = rest[begin : begin + int(length[0])], rest[begin + int(length[0]) :]
+    return name or symbol
 
 
 def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:
