@@ -218,7 +218,7 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
     [verdict] = result.verdicts
     assert (verdict.status, verdict.diagnosis, why(verdict.diagnosis)) == ("regression", None, "")
     kernel = LaunchedKernel("_ZN2at6native3addILi4EEEvv", 2e6, 3e6)
-    assert why(Diagnosis(launched=(kernel,))).startswith("The kernel add: 2.00 ms → 3.00 ms. No cause")
+    assert why(Diagnosis(launched=(kernel,))).startswith("The kernel add: 2.000 ms → 3.000 ms. No cause")
     refused = Diagnosis(problem="Administrators alone may read them.")
     assert why(refused) == "Its cause is not known: Administrators alone may read them."
 

@@ -117,7 +117,7 @@ def risk_text(risk: Risk) -> str:
 
 
 def launched_text(kernel: LaunchedKernel, mark: Callable[[str], str]) -> str:
-    """``The kernel scale_kernel: 12.3 → 25.1 us.``"""
+    """``The kernel scale_kernel: 12.30 µs → 25.10 µs.``"""
     base, head = (duration(each) for each in (kernel.base_ns, kernel.head_ns))
     times = f"{base} → {head}" if kernel.base_ns else f"{head}, and base does not launch it"
     return f"The kernel {mark(plain_name(kernel.symbol))}: {times}."
