@@ -33,7 +33,7 @@ OPENCL = "pyopencl>=2024.2"
 HOSTED = "# What the jobs on hosted runners install, by hash: what the harness needs, and what builds it."
 DOCS = "# What makes the documentation's site, by hash: Sphinx, and what the harness needs."
 MEASURING = ("counters", "cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
-"""Extras that bring what a kernel needs, its compiler, CUPTI, or pytest. PyCUDA is the runner's: no wheels."""
+"""Extras that bring what a kernel needs, its compiler, CUPTI or pytest. PyCUDA is the runner's."""
 OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
 """What this repository measures with, on the devices that its workflows measure on."""
 DOCS_PYTHON = ("--python-version", "3.12", "--python-platform", "linux")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import random
 import sys
 from dataclasses import replace
@@ -14,12 +15,16 @@ from harness.device.backends import nvcc
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.device.static import disassembly
+from harness.history.figures import METRICS, figure_of
 from harness.judgement.causes import causes
 from harness.records.types import Diagnosis, LaunchedKernel
 from harness.report.words.of_diagnosis import _COUNTERS, loop_places
 from harness.report.words.of_verdict import why
+from harness.run.run import Session, SessionSettings
+from harness.suite.planning import plan
 from tests.nvperf import HostLibrary, header_fields, package_folder
-from tests.test_compare import LADDER, compare, takes
+from tests.support import Recorder
+from tests.test_compare import LADDER, compare, ladder, takes
 
 BASE = {
     "cycles": 1_000_000.0,
@@ -221,6 +226,21 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
     assert why(Diagnosis(launched=(kernel,))).startswith("The kernel add: 2.000 ms → 3.000 ms. No cause")
     refused = Diagnosis(problem="Administrators alone may read them.")
     assert why(refused) == "Its cause is not known: Administrators alone may read them."
+
+
+def test_counters_of_runs_are_series(tmp_path):
+    """Each case is counted in a process that times nothing."""
+    figures = {**BASE, "load_sectors": 8 * BASE["load_requests"]}
+    loaded = ladder(tmp_path, {"k": f"{takes(1_000_000)}\n{counters(figures)}", "none": takes(1_000_000)})
+    settings = SessionSettings(device="null", counters=True)
+    with Session(loaded, settings, Recorder()) as session:
+        rows = {row.kernel: row for row in session.run(plan(loaded.suite)).rows}
+    assert rows["k"].counters == figures
+    assert figure_of(METRICS["sectors_per_load"], rows["k"]) == 8
+    assert figure_of(METRICS["dram_bytes"], rows["k"]) == 8e8
+    assert rows["none"].counters == {}
+    assert "no hardware counters" in rows["none"].counters_missing
+    assert math.isnan(figure_of(METRICS["dram_bytes"], rows["none"]))
 
 
 def test_every_counter_has_words():

@@ -393,6 +393,10 @@ class Row(Outcome):
     """Comparison with the vendor's kernel."""
     library_missing: str = ""
     """Sentence on why `library` is None although the suite has such a kernel for this backend."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """Hardware counters of one launch, named as in harness.device.counters; empty if nobody asked."""
+    counters_missing: str = ""
+    """Sentence on why `counters` is empty although somebody asked."""
 
     @property
     def is_verified(self) -> bool:
