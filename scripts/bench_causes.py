@@ -60,10 +60,6 @@ class Planted:
     """Dynamic shared memory of head, in bytes."""
 
 
-BARRIER_EACH_STEP = (
-    "for (int p = 0; p < TILE; ++p)\n            sum +=",
-    ("for (int p = 0; p < TILE; ++p) {\n BARRIER(); sum +="),
-)
 AGAIN = "#define AGAIN (*(const volatile float*)(b + ((offset_t)p * n + column)))"
 SCALARS = "__device__ float4 scalars(const volatile float *x) { return make_float4(x[0], x[1], x[2], x[3]); }"
 SCALAR_MATMUL = """\
@@ -87,14 +83,14 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
     "transpose": {
         "padding_removed": Planted(
             kernel="transpose_tiled",
-            size="8192",
+            size="4096",
             head=[("[TILE + 1]", "[TILE]")],
             expected=("bank-conflicts",),
             why="a column of the tile lies in one bank",
         ),
         "control_transpose": Planted(
             kernel="transpose_tiled",
-            size="8192",
+            size="4096",
             head=[("// The tile goes", "// A tile goes")],
             expected=(),
             why="another comment",
@@ -103,14 +99,14 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
     "copy": {
         "occupancy_by_shared_memory": Planted(
             kernel="copy",
-            size="8192",
+            size="4096",
             shared=56 * 1024,
             expected=("occupancy",),
             why="four blocks fit in place of eight, with one load a thread",
         ),
         "strided": Planted(
             kernel="copy_unrolled",
-            size="8192",
+            size="4096",
             head=[
                 ("+ THREAD_X;", "+ THREAD_X * ITEMS;"),
                 ("left > THREADS * (ITEMS - 1)", "left >= ITEMS"),
@@ -123,14 +119,14 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
         ),
         "atomic_stores": Planted(
             kernel="copy_unrolled",
-            size="8192",
+            size="4096",
             head=[("y[i * THREADS] = items[i];", "atomicExch(y + i * THREADS, items[i]);")],
             expected=("atomics",),
             why="every store is an atomic",
         ),
         "control_copy": Planted(
             kernel="copy_unrolled",
-            size="8192",
+            size="4096",
             head=[("items", "kept")],
             expected=(),
             why="another name of a variable",
@@ -166,11 +162,11 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
             why="each tile is waited for before the multiplication begins",
         ),
         "barrier_each_step": Planted(
-            kernel="block_tiling",
+            kernel="warp_tiling",
             size="2048",
-            head=[BARRIER_EACH_STEP, ("tile_b[p][x];", "tile_b[p][x]; }")],
+            head=[("float element_a[TM], element_b[TN];", "BARRIER(); float element_a[TM], element_b[TN];")],
             expected=("barriers",),
-            why="one barrier a multiplication in place of two a tile",
+            why="one barrier a step along k in place of two a tile",
         ),
         "double_constant": Planted(
             kernel="block_tiling",
@@ -190,8 +186,8 @@ OWN: Mapping[str, Mapping[str, Planted]] = {
             kernel="thread_tiling_2d_vectorized",
             size="2048",
             macros={"VECTOR": 1},
-            expected=("narrower-accesses",),
-            why="tiles are loaded in 4 bytes a thread in place of 16",
+            expected=("narrower-accesses", "more-instructions"),
+            why="four loads with addresses and bounds of their own in place of one of 16 bytes",
         ),
         "loaded_again": Planted(
             kernel="naive_coalesced",
@@ -255,12 +251,17 @@ SGEMM: Mapping[str, Planted] = {
         why="the threads of a warp read one bank",
         size="2048",
     ),
-    "barrier_each_product": Planted(
-        kernel="shared",
-        head=[("      tmp += As", "      __syncthreads(); tmp += As")],
-        expected=("barriers",),
-        why="one barrier a multiplication in place of two a tile",
+    "barrier_each_step": Planted(
+        kernel="vectorized",
         size="2048",
+        head=[
+            (
+                "    for (uint dotIdx = 0; dotIdx < BK; ++dotIdx) {",
+                "    for (uint dotIdx = 0; dotIdx < BK; ++dotIdx) { __syncthreads();",
+            )
+        ],
+        expected=("barriers",),
+        why="one barrier a step along k in place of two a tile",
     ),
     "operand_read_again": Planted(
         kernel="tiled_1d",
@@ -356,7 +357,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "atomic_stores": Planted(
             kernel="scale",
-            size="8192",
+            size="4096",
             head=[
                 ("tl.store(y + at, 2 * value, mask=at < n)", "tl.atomic_xchg(y + at, 2 * value, mask=at < n)")
             ],
@@ -365,7 +366,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "mask_unknown": Planted(
             kernel="scale",
-            size="8192",
+            size="4096",
             head=[
                 ("@triton.jit\ndef scale_kernel", '@triton.jit(do_not_specialize=["n"])\ndef scale_kernel')
             ],
@@ -374,7 +375,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "small_programs": Planted(
             kernel="scale",
-            size="8192",
+            size="4096",
             both=[("BLOCK=1024, num_warps=4", "BLOCK=128, num_warps=4")],
             head=[("BLOCK=128, num_warps=4", "BLOCK=32, num_warps=1")],
             expected=("occupancy",),
@@ -382,7 +383,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "two_loops": Planted(
             kernel="two_passes",
-            size="8192",
+            size="4096",
             head=[("APART = 0", "APART = 1")],
             expected=("cache-misses",),
             why="rows have left the cache before the second pass reads them",
@@ -396,7 +397,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "control_scale": Planted(
             kernel="scale",
-            size="8192",
+            size="4096",
             head=[("# A program", "# Each program")],
             expected=(),
             why="another comment",

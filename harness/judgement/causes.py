@@ -308,9 +308,10 @@ def _of_instructions(sides: _Sides) -> Iterator[Cause]:
 def _of_tensor_cores(sides: _Sides, others: Sequence[Cause]) -> Iterator[Cause]:
     """What tensor cores no longer do is done by instructions with operands of their own.
 
-    All work that grew is then due to it.
+    All work that grew is then due to it. HFMA2 on tensor cores is no product of matrices.
     """
-    tensor = sides.both("tensor_instructions")
+    hfma2 = sides.both("tensor_hfma2")
+    tensor = tuple(t - h for t, h in zip(sides.both("tensor_instructions"), hfma2, strict=True))
     busy = sides.busy("tensor")
     if tensor[0] > 0 and tensor[1] < tensor[0] / 2 and busy[1] <= busy[0] / 2:
         share = sum(each.share for each in others if each.kind != "exposed-latency")

@@ -72,6 +72,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "fp64_busy": ("float64 pipe busy", "% of peak"),
     "xu_busy": ("special-function pipe busy", "% of peak"),
     "tensor_instructions": ("tensor cores", "instructions"),
+    "tensor_hfma2": ("HFMA2 on tensor cores", "instructions"),
     "tensor_busy": ("tensor cores busy", "% of peak"),
 }
 """Counters by the names in harness.device.counters: in words, and the unit.
