@@ -39,7 +39,7 @@ class Doubled(Problem):
 suite = Suite("doubled", Doubled(), headline="GB/s", kernels=[KERNELS])
 """
 SHORT = """\
-#define STEPS 40
+#define STEPS 200
 
 extern "C" __global__ void brief(const float *x, float *y, int n)
 {
@@ -251,7 +251,7 @@ def test_a_replay_costs_less_than_one_percent_of_a_brief_kernels_own_time(card, 
 
 def test_a_slowdown_is_found_by_graph(tmp_path, record_property):
     root = project(tmp_path, BRIEF, {"brief.cu": SHORT})
-    write_files(root, {"kernels/doubled/brief.cu": SHORT.replace("STEPS 40", "STEPS 56")})
+    write_files(root, {"kernels/doubled/brief.cu": SHORT.replace("STEPS 200", "STEPS 230")})
     code, result = asked(root, "compare", "HEAD", "--graph", "brief[*graph=1]")
     (verdict,) = result["verdicts"]
     record_property("change", verdict["time"])
