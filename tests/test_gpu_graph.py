@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 SUITE = """\
 from harness import Axis, CupyFunction, HostLibrary, Input, InOut, Kernel, Output, Problem, Suite
-from harness import TorchFunction, TritonFunction
+from harness import NumbaFunction, TorchFunction, TritonFunction
 
 
 class Doubled(Problem):
@@ -146,6 +146,16 @@ def kernel(x, y, n, BLOCK: tl.constexpr):
 
 def of_triton(x, y, n):
     kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+"""
+NUMBA = """\
+from numba import cuda
+
+
+@cuda.jit
+def of_numba(x, y, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = x[i] + x[i]
 """
 CUPY = """\
 def of_cupy(x):
@@ -280,6 +290,17 @@ def test_functions_of_frameworks_are_captured(tmp_path, record_property):
     _, result = asked(root, "compare", "HEAD", "given[*graph=1]", "--graph")
     (verdict,) = result["verdicts"]
     assert verdict["status"] == "regression", verdict["message"]
+
+
+def test_a_kernel_of_numba_is_captured(tmp_path, record_property):
+    needs("numba.cuda" if importlib.util.find_spec("numba") else "numba")
+    kernels = 'Kernel("of_numba", NumbaFunction("u.py"), block=256, grid=lambda c: c.n // 256)'
+    rows = rows_of(project(tmp_path, kernels, {"u.py": NUMBA}), "--graph")
+    if any("'numpy' has no attribute" in row["message"] for row in rows.values()):
+        pytest.skip("This numba.cuda is older than this NumPy.")
+    assert {name: row["message"] for name, row in rows.items()} == dict.fromkeys(rows, "")
+    for name, row in rows.items():
+        record_property(f"ns of {name}", statistics.median(row["measurement"]["times_ns"]))
 
 
 def refused(root: Path, names: Sequence[str]) -> dict[str, str]:
