@@ -250,7 +250,8 @@ def forked_dask_workers() -> Iterator[None]:
     from distributed.utils import get_mp_context
 
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "tests.forking"])
+        work = "harness.run.sweep.work_on_cluster"
+        get_mp_context().set_forkserver_preload(["distributed", "tests.forking", work])
         yield
 
 

@@ -226,7 +226,7 @@ class Recorder:
     def waiting(self, sentence: str) -> None:
         self.stages.append(sentence)
 
-    def started(self, planned: object, number: int, total: int) -> None:
+    def started(self, case: str, number: int, total: int) -> None:
         pass
 
     def stage(self, stage: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -18,19 +19,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from distributed import Nanny, Scheduler, SpecCluster
 
 from harness.device.backends.null import devices
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import read_calibration
-from harness.records.record_files import RunResult, read_run
+from harness.records.record_files import RunResult, read_comparison, read_run
 from harness.records.types import Row, Run
+from harness.report.terminal.progress import CompareProgress
+from harness.run.pair_session import Purpose
 from harness.run.run import Session, SessionSettings
 from harness.run.several_cards import Card, CaseOfSuite, alike, assign, spread
 from harness.suite.loader import load
 from harness.suite.planning import plan
+from harness.system import git
 from tests.commits import BASE, HEAD, MS, SOURCE, files, make_project, takes
 from tests.sampling import given, st
-from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, programs
+from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, programs, write_null_script
 
 TWO = ("--gpus", "null:0,null:1")
 A, B = {"uuid": "NULL-a"}, {"uuid": "NULL-b"}
@@ -165,7 +170,7 @@ def test_each_of_unlike_cards_measures_all_cases(harness, cards):
 def card(name: str, uuid: str, *settings: str) -> Card:
     (device,) = devices()
     device = replace(device, name=name, uuid=uuid)
-    return Card(device, (name, *settings))
+    return Card(device, (name, *settings), device.spec)
 
 
 def test_cards_of_one_model_and_settings_are_alike():
@@ -305,6 +310,61 @@ def test_a_busy_card_is_left_out_where_nobody_waits(harness, cards, tmp_path):
         with held(tmp_path, "NULL-a"):
             refused = harness("run", *TWO, "--no-wait")
     assert "is being measured by" in refused.failed_with(ExitCode.NOT_MEASURED)
+
+
+# A Dask cluster
+
+
+@pytest.fixture
+def cluster(root: Path, tmp_path: Path, forked_dask_workers: None) -> Iterator[SpecCluster]:
+    """A cluster of two workers, each with a card, which do not see the repository."""
+    script = write_null_script(tmp_path / "cluster.json", {"cards": [A, B]})
+    shared = {"HARNESS_NULL_SCRIPT": script, "HARNESS_LOCK_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    workers = {
+        number: {
+            "cls": Nanny,
+            "options": {
+                "env": {**shared, "HARNESS_DEVICE": f"null:{number}"},
+                "resources": {"GPU": 1},
+            },
+        }
+        for number in range(2)
+    }
+    local = {"host": "127.0.0.1", "dashboard": False}
+    scheduler = {"cls": Scheduler, "options": local}
+    with SpecCluster(workers=workers, scheduler=scheduler, silence_logs=logging.CRITICAL) as found:
+        yield found
+
+
+def test_the_cards_of_a_cluster_share_the_cases_of_one_that_vanishes(harness, cluster, root, monkeypatch):
+    there = ("--scheduler", cluster.scheduler_address)
+    done = harness("calibrate", *there, "--trials", "1", "--planted-trials", "0", "k0")
+    assert done.status == ExitCode.FINE
+    known = [read_calibration(folder) for folder in sorted((root / "results").iterdir())]
+    assert [(each.uuid, [*each.cases]) for each in known if each] == [
+        ("NULL-a", CASES[:1]),
+        ("NULL-b", CASES[:1]),
+    ]
+
+    class Killing(CompareProgress):
+        def process(self, number: int, cases: int, purpose: Purpose) -> None:
+            super().process(number, cases, purpose)
+            if self.card == "null:1 of 1":
+                cluster.workers[1].auto_restart = False
+                os.kill(cluster.workers[1].pid, signal.SIGKILL)
+
+    monkeypatch.setattr("harness.report.terminal.progress.CompareProgress", Killing)
+    monkeypatch.setattr("harness.run.sweep.cluster.CHECK_S", 0.1)
+    done = harness("compare", "HEAD~1", "HEAD", "k0", "k1", "k2", *there, "--json")
+    assert done.status == ExitCode.REGRESSION
+    assert sorted(done.found["NULL-a"]) == CASES[:3]
+    assert "null:1 of 1 measured no more: The Dask worker of null:1 of 1 was lost." in done.err
+    assert "These cases went to null:0 of 0: toy.k" in done.err
+    head = git.resolve(root, "HEAD")
+    for result in done.json:
+        stored = read_comparison(root / result["record"])
+        assert stored.comparison.head.commit == head
+        assert stored.comparison.calibrated_at
 
 
 # The end

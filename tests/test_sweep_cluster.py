@@ -25,6 +25,7 @@ from harness.records.types import DeviceInfo, Row
 from harness.run.sweep import dask_worker
 from harness.run.sweep.cluster import DaskExecutor
 from harness.run.sweep.executors import Job, JobResult
+from harness.suite.loader import load
 from harness.system.process import Failed
 from tests import toy
 from tests.support import IMPORT_PATH, write_files
@@ -405,15 +406,15 @@ def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, 
 
 def test_the_same_suite_is_packed_the_same_and_comes_out_whole(told, tmp_path):
     text = told.suite / "suite.py"
-    sent, place = dask_worker.pack(told.suite)
+    sent, place = dask_worker.pack(load(told.suite).suite)
     os.utime(text, (1, 1))
     write_files(told.suite, {"__pycache__/suite.pyc": "as this host compiled it"})
-    assert dask_worker.pack(told.suite) == (sent, place)
+    assert dask_worker.pack(load(told.suite).suite) == (sent, place)
     folder = dask_worker.unpack(sent, tmp_path)
     assert (folder / place / "suite.py").read_bytes() == text.read_bytes()
     assert not list(folder.rglob("*.pyc"))
     text.write_text(f"{text.read_text()}# another\n")
-    assert dask_worker.unpack(dask_worker.pack(told.suite)[0], tmp_path) != folder
+    assert dask_worker.unpack(dask_worker.pack(load(told.suite).suite)[0], tmp_path) != folder
     # What is there already is not written again.
     (folder / "mark").touch()
     assert (dask_worker.unpack(sent, tmp_path) / "mark").exists()
@@ -421,7 +422,7 @@ def test_the_same_suite_is_packed_the_same_and_comes_out_whole(told, tmp_path):
 
 def test_where_a_suite_cannot_be_unpacked_is_said(told, tmp_path):
     with pytest.raises(StoreError, match=r"cannot be unpacked in .*nowhere"):
-        dask_worker.unpack(dask_worker.pack(told.suite)[0], tmp_path / "nowhere")
+        dask_worker.unpack(dask_worker.pack(load(told.suite).suite)[0], tmp_path / "nowhere")
 
 
 def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @options.value(
     "--devices", "SPECS", "Measure several commits at once, one on each of these devices: cuda:0,cuda:1."
 )
-@options.value("--scheduler", "ADDRESS", "Measure on the workers of a Dask cluster at this address.")
+@options.scheduler
 @options.percent("--margin", "Ignore a change from GOOD to BAD up to this; default 0.25, on a CPU 2.")
 @options.seconds("--budget", "Stop after this much device time, and list the suspects that are left.")
 @options.l2
@@ -154,7 +154,7 @@ def _bisect_script(
 
     if len(given["scripts"]) > 1:
         raise UsageError("A bisection follows one script: give --script once.")
-    if given["devices"] or given["scheduler"]:
+    if given["devices"] or selection.scheduler:
         raise UsageError("--script bisects on one device: name it with --device.")
     repository = repository_of(config)
     line = line_of(repository, *(git.resolve(repository, revision) for revision in (good, bad)))
@@ -183,7 +183,7 @@ def _pair_devices(
     observer: CompareObserver,
 ) -> Iterator[PairDevices]:
     """Open a single device, or a Dask cluster of this host or an existing one."""
-    devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
+    devices, scheduler, suite_from = given["devices"], selection.scheduler, selection.suite_from
     if devices is not None and (scheduler or selection.device):
         other = "--scheduler" if scheduler else "--device"
         raise UsageError(f"--devices and {other} exclude each other: give one of them.")

@@ -33,7 +33,7 @@ def _trials(name: str, how: str, *, least: int, default: int) -> options.Option:
 
 
 @click.command("calibrate")
-@options.gpus
+@options.cards
 @options.selection
 @_trials("--trials", "against itself", least=1, default=4)
 @_trials("--planted-trials", "with each slowdown planted", least=0, default=1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.argument("base", required=False, shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
 @options.suite_from
-@options.gpus
+@options.cards
 @options.graph
 @options.case_options
 @options.comparison
@@ -154,6 +154,8 @@ def compare_toolchains(
         raise UsageError(
             "--toolchain compares suites, and --with-command compares executables: give one of them."
         )
+    if selection.scheduler:
+        raise UsageError("--toolchain names compilers of this machine: compare them without --scheduler.")
     cases = tuple(rest)
     if commit is not None and ".." in commit:
         raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
@@ -170,7 +172,7 @@ def compare_toolchains(
 class _Comparisons:
     """A comparison of each pair of suites; see `harness.cli.on_cards.Work`."""
 
-    pairs: Sequence[tuple[SuitePair, Sequence[str]]]
+    suites: Sequence[tuple[SuitePair, Sequence[str]]]
     selection: options.Selection
     settings: CompareSettings
     most_cases: int | None
@@ -180,7 +182,7 @@ class _Comparisons:
 
     def _plans(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], list[PlannedCase]]:
         """Return the selected cases of base and of head."""
-        pair, sizes = self.pairs[suite]
+        pair, sizes = self.suites[suite]
         quick = self.selection.quick or device.kind != "gpu"
         return pair.plans(self.selection.cases, sizes, quick=quick, graph=self.selection.graph)
 
@@ -189,7 +191,7 @@ class _Comparisons:
     ) -> ComparisonResult:
         from harness.run.compare import Comparing
 
-        pair, _ = self.pairs[suite]
+        pair, _ = self.suites[suite]
         settings = dataclasses.replace(self.settings, device=device)
         with Comparing(pair.base, pair.head, settings, observer) as comparing:
             base, head = (

@@ -113,11 +113,10 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
         "--size": selection.size,
         "--quick": selection.quick,
         "--gpus": selection.gpus,
+        "--scheduler": selection.scheduler,
         "--graph": selection.graph,
-        "--l2": given["l2"],
-        "--twins": given["twins"],
     }
-    for option, value in of_suites.items():
+    for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:
             raise UsageError(f"{option} has no effect on executables: use the executable's own options.")
     if given["with_command"] and (given["base_command"] or given["head_command"]):

@@ -57,10 +57,8 @@ class _Runs:
         with Session(loaded, dataclasses.replace(self.settings, device=device), observer) as session:
             cases, others = self._divided(suite, session.device)
             result = session.run([each for each in cases if only is None or each.case.id in only])
-        tell_lines(
-            f"Not for {session.device.spec}: {', '.join(names)} ({backends})."
-            for backends, names in others.items()
-        )
+        for backends, names in others.items():
+            observer.waiting(f"Not for {session.device.spec}: {', '.join(names)} ({backends}).")
         return result
 
 

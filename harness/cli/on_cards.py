@@ -1,8 +1,9 @@
-"""Measures suites on the single device of a command, or on several cards at once with --gpus."""
+"""Measures suites on the single device of a command, or on several cards with --gpus or --scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from harness.cli import options, tell, tell_at_end
@@ -46,11 +47,23 @@ def measure_suites(
 ) -> list[tuple[int, R]]:
     """Measure `suites` suites. Return each result with its suite's number.
 
-    Without --gpus, `device` measures one suite after another until an interrupt. With --gpus there is a
-    result for each suite and card. Similar cards share the cases unless `share` is False.
+    Without --gpus and --scheduler, `device` measures one suite after another until an interrupt. With them
+    there is a result for each suite and card. Similar cards share the cases unless `share` is False.
     """
     if selection.gpus is not None:
-        return _on_cards(work, suites, selection.gpus, observer, share=share)
+        from harness.run.several_cards import find_cards
+
+        def here(card: Card, suite: int, cases: frozenset[str], of_card: Observer) -> R:
+            return work.measure(suite, card.device.spec, cases, of_card)
+
+        return _on_cards(find_cards(selection.gpus), here, work, suites, observer, share=share)
+    if selection.scheduler is not None:
+        from harness.run.sweep.work_on_cluster import DaskCards
+
+        # This machine's configured device has no meaning on a cluster.
+        with DaskCards(selection.scheduler, selection.device) as cluster:
+            there = partial(cluster.measure, work)
+            return _on_cards(cluster.cards, there, work, suites, observer, share=share)
     results: list[tuple[int, R]] = []
     for suite in range(suites):
         results.append((suite, work.measure(suite, device, None, observer)))
@@ -60,20 +73,25 @@ def measure_suites(
 
 
 def _on_cards(
-    work: Work[Observer, R], suites: int, gpus: str, observer: Observer, *, share: bool
+    cards: Sequence[Card],
+    measure: Callable[[Card, int, frozenset[str], Observer], R],
+    work: Work[Observer, R],
+    suites: int,
+    observer: Observer,
+    *,
+    share: bool,
 ) -> list[tuple[int, R]]:
-    from harness.run.several_cards import cases_of, find_cards, spread
+    from harness.run.several_cards import cases_of, spread
 
-    cards = find_cards(gpus)
-    observers = {card: observer.of_card(card.device.spec) for card in cards}
+    observers = {card: observer.of_card(card.place) for card in cards}
 
     def listed(device: DeviceInfo) -> list[CaseOfSuite]:
         return [case for suite in range(suites) for case in cases_of(suite, work.planned(suite, device))]
 
-    def measure(card: Card, suite: int, cases: frozenset[str]) -> R:
-        return work.measure(suite, card.device.spec, cases, observers[card])
+    def measure_there(card: Card, suite: int, cases: frozenset[str]) -> R:
+        return measure(card, suite, cases, observers[card])
 
-    found = spread(cards, listed, measure, share=share)
+    found = spread(cards, listed, measure_there, share=share)
     _tell_lost(found)
     return list(found.results)
 

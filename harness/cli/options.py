@@ -97,6 +97,8 @@ gpus = value(
     "all|0,1",
     "Share the work among several cards of this machine.",
 )
+scheduler = value("--scheduler", "ADDRESS", "Share the work among the workers of a Dask cluster.")
+cards = together(gpus, scheduler)
 max_launch = value(
     "--max-launch-ms",
     "MS",
@@ -158,6 +160,8 @@ class Selection:
     device: str | None
     gpus: str | None
     """The cards that share the cases, in the form of --gpus; None for one device."""
+    scheduler: str | None
+    """Address of a Dask cluster, whose workers share the cases; None for this machine."""
     commit: str | None
     """The commit. None for the working tree, or if a command names its commits in another way."""
     suite_from: str | None
@@ -171,8 +175,9 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Raise UsageError for sizes without effect, and for two ways to name the device."""
-        if self.gpus is not None and self.device is not None:
-            raise UsageError("--gpus and --device exclude each other: give one of them.")
+        if self.gpus is not None and (self.scheduler or self.device):
+            other = "--scheduler" if self.scheduler else "--device"
+            raise UsageError(f"--gpus and {other} exclude each other: give one of them.")
         if self.size and self.cases and all(Selector.parse(case).size for case in self.cases):
             raise UsageError(
                 f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."

@@ -96,8 +96,8 @@ def settings_from(config: Config, selection: options.Selection, given: Mapping[s
     from harness.run.scripts.compare_scripts import ScriptSettings
     from harness.run.scripts.script_process import Recorded
 
-    if selection.gpus is not None:
-        raise UsageError("--gpus shares out suites, and a script runs on one device: name it with --device.")
+    if several := "--gpus" if selection.gpus is not None else selection.scheduler and "--scheduler":
+        raise UsageError(f"{several} shares suites, and a script runs on one device: name it with --device.")
     timers = *config.timers, *given["timers"]
     return ScriptSettings(
         suite=given.get("suite"),

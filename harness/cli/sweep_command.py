@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     to="rules",
 )
 @options.device
-@options.gpus
-@options.value("--scheduler", "ADDRESS", "Share the work among the workers of a Dask cluster.")
+@options.cards
 @options.flag("--fresh", "Ignore the stored sweep, and measure again.")
 @options.path("--results", "Folder for records; default: the project's.")
 @options.no_save

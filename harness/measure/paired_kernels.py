@@ -418,22 +418,24 @@ class PairBench:
         def count(subject: Subject, data: Restoring) -> dict[str, float]:
             return self._counted(subject, data, request.l2)
 
-        return self._each_alone(request, "count", count)
+        return self._each_alone(request, "count", count, request.side)
 
     def _each_alone(
         self,
         request: protocol.RunAlone | protocol.CountEvents,
         stage: str,
         measure: Callable[[Subject, Restoring], T],
+        only: SideName | None = None,
     ) -> dict[SideName, T]:
-        """Measure each side by itself, in random order, on the same data."""
+        """Measure each side, or one of them, by itself, in random order, on the same data."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self.placed(request, rng) as (buffers, sides):
-            base, head = sides["base"], sides["head"]
-            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
+        with self.placed(request, rng, only) as (buffers, sides):
+            placed = [*sides.values()]
+            buffers.write(self.checker.inputs(self.case_for_checking(placed[0].prepared), request.seed))
             self.report(stage)
             return {
-                side.name: measure(side.subject, Restoring(buffers)) for side in rng.sample([base, head], 2)
+                side.name: measure(side.subject, Restoring(buffers))
+                for side in rng.sample(placed, len(placed))
             }
 
     def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> dict[str, float]:

@@ -48,7 +48,7 @@ class SessionSettings:
 
 
 class Observer(DeviceObserver, Protocol):
-    def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
+    def started(self, case: str, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
 
 
@@ -153,7 +153,7 @@ class Session(DeviceSession):
         """Yield one row for each case in plan order. A kernel keeps its process until a case fails."""
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
-            self.observer.started(planned, number, len(plan))
+            self.observer.started(planned.case.short_id, number, len(plan))
             if refused := unfit(planned, self.device):
                 yield _row(planned, "skipped", reason=refused.reason, message=refused.message)
                 continue

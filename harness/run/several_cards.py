@@ -49,10 +49,12 @@ class Card:
 
     device: DeviceInfo
     model: tuple[str, ...]
+    place: str
+    """Its spec; on a cluster with its worker's name."""
 
     @property
     def label(self) -> str:
-        return f"{self.device.spec} ({self.device.name})"
+        return f"{self.place} ({self.device.name})"
 
 
 class CaseOfSuite(NamedTuple):
@@ -78,10 +80,10 @@ class Lost(NamedTuple):
     @property
     def message(self) -> str:
         """Return a sentence on why the card stopped, and what happened to its cases."""
-        heirs = ", ".join(heir.device.spec for heir in self.heirs)
+        heirs = ", ".join(heir.place for heir in self.heirs)
         fate = f"went to {heirs}" if heirs else "were not measured"
         cases = f" These cases {fate}: {', '.join(self.cases)}." if self.cases else ""
-        return f"{self.card.device.spec} measured no more: {self.error.message}{cases}"
+        return f"{self.card.place} measured no more: {self.error.message}{cases}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,17 @@ def find_cards(gpus: str) -> list[Card]:
 
 
 def _card(device: DeviceInfo) -> Card:
+    device, settings = settings_of(device)
+    return Card(device, (device.name, device.arch, *settings), device.spec)
+
+
+def settings_of(device: DeviceInfo) -> tuple[DeviceInfo, tuple[str, ...]]:
+    """Return a device with its driver's facts, and the settings that cards must share to be alike."""
     with closing(probe_for(device)) as probe:
         facts = probe.identity()
     device = identified(device, facts)
     settings = (f"{name} {facts[name]}" for name in _SETTINGS if name in facts)
-    return Card(device, (device.name, device.arch, f"{device.memory_bytes} bytes", *settings))
+    return device, (f"{device.memory_bytes} bytes", *settings)
 
 
 def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
@@ -247,7 +255,7 @@ class _Driver(threading.Thread, Generic[R]):
     """Makes one card measure its cases, suite by suite."""
 
     def __init__(self, card: Card, sharing: _Sharing, measure: Measure[R]) -> None:
-        super().__init__(name=card.device.spec, daemon=True)
+        super().__init__(name=card.place, daemon=True)
         self._card, self._sharing = card, sharing
         self._measure: Measure[R] = measure
         self.results: list[tuple[int, R]] = []

@@ -38,7 +38,7 @@ from harness.report.terminal.run_tables import outcome
 from harness.run.run import Session, SessionSettings
 from harness.suite.case_id import size_label
 from harness.suite.loader import load
-from harness.suite.planning import PlannedCase, divided, plan
+from harness.suite.planning import divided, plan
 from harness.system import supervisor
 from harness.system.decoding import decode
 from harness.system.process import begin_ready
@@ -111,8 +111,8 @@ class _FileObserver:
     def opened(self, device: DeviceInfo) -> None:
         self.waiting(f"Device: {device.spec}, {device.name}")
 
-    def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        self.name = f"[{number}/{total}] {planned.case.short_id}"
+    def started(self, case: str, number: int, total: int) -> None:
+        self.name = f"[{number}/{total}] {case}"
 
     def stage(self, stage: str) -> None:
         pass

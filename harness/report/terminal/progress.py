@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from harness.records.types import DeviceInfo, Row
     from harness.run.bisect.search import Looked
     from harness.run.pair_session import Purpose
-    from harness.suite.planning import PlannedCase
     from harness.system.git import Commit
 
 
@@ -81,14 +80,14 @@ class DeviceProgress:
         self.began = 0.0
         self.device = ""
         self.card = ""
-        """Spec of the card if several are shown; empty for a single device."""
+        """Place of the card if several are shown; empty for a single device."""
         self._run: set[tuple[str, str, str]] = set()
 
-    def of_card(self, spec: str) -> Self:
+    def of_card(self, place: str) -> Self:
         """Return an observer of one of several cards, with its own bar in the same display."""
         one = copy.copy(self)
-        one.card = spec
-        one.task = self.progress.add_task(f"{spec} waiting", total=None, note="")
+        one.card = place
+        one.task = self.progress.add_task(f"{place} waiting", total=None, note="")
         self.progress.update(self.task, visible=False)
         return one
 
@@ -105,7 +104,7 @@ class DeviceProgress:
 
     def opened(self, device: DeviceInfo) -> None:
         if device.spec != self.device:
-            self._print(f"Device: {device.spec}, {device.name}")
+            self._print(f"Device: {self.card or device.spec}, {device.name}")
         self.device = device.spec
 
     def waiting(self, sentence: str) -> None:
@@ -128,8 +127,8 @@ class DeviceProgress:
 
 
 class ProgressObserver(DeviceProgress):
-    def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        self.name = planned.case.short_id
+    def started(self, case: str, number: int, total: int) -> None:
+        self.name = case
         self.began = time.monotonic()
         self.show(self.name, completed=number - 1, total=total)
 

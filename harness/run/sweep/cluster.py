@@ -23,6 +23,7 @@ from harness.run.device_session import DeviceObserver
 from harness.run.sweep import dask_worker
 from harness.run.sweep.dask_worker import OpenedDevice, WorkerSetup, WorkerSpecs
 from harness.run.sweep.executors import Job, JobResult, Silent
+from harness.suite.loader import load
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
@@ -264,7 +265,19 @@ class DaskDevices:
         }
 
     def _open(self, what: Callable[..., OpenedDevice | HarnessError], *given: Any) -> list[OpenedDevice]:
-        """Let every worker open its device, all at once, and check that they are of one model."""
+        """Let every worker open its device, and check that they are of one model."""
+        opened = self._opened_by_all(what, *given)
+        if len({one.model for one in opened}) > 1:
+            listed = "; ".join(
+                f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened
+            )
+            raise UsageError(f"{self.alike}: {listed}. Choose devices that are alike.")
+        return opened
+
+    def _opened_by_all(
+        self, what: Callable[..., OpenedDevice | HarnessError], *given: Any
+    ) -> list[OpenedDevice]:
+        """Let every worker open its device, all at once, and check that no two opened the same."""
         announced = self._announced()
         if not announced:  # they were there when versions were compared
             raise WorkerError("No Dask worker with a device is left. Start them again.")
@@ -284,11 +297,6 @@ class DaskDevices:
                 f"Several workers opened one device: {'; '.join(twice)}. Expected one worker for each: ask "
                 "for each device once, or start each worker with its own CUDA_VISIBLE_DEVICES."
             )
-        if len({one.model for one in opened}) > 1:
-            listed = "; ".join(
-                f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened
-            )
-            raise UsageError(f"{self.alike}: {listed}. Choose devices that are alike.")
         self.devices = tuple(one.device for one in opened)
         self.toolchain = opened[0].toolchain
         return opened
@@ -336,7 +344,9 @@ class DaskExecutor(DaskDevices):
         """Addresses of the workers that may run a task, by its key, if not all may."""
 
     def _begin(self, stack: contextlib.ExitStack) -> None:
-        sent, suite = dask_worker.pack(self._suite) if self._scheduler else (b"", str(self._suite))
+        sent, suite = b"", str(self._suite)
+        if self._scheduler:
+            sent, suite = dask_worker.pack(load(self._suite).suite)
         setup = WorkerSetup(
             sweep=self._name,
             version=harness.__version__,

@@ -97,7 +97,7 @@ class DaskPairDevices(DaskDevices):
         sent: dict[str, tuple[bytes, str] | SuiteError] = {}
         for commit in commits:
             try:
-                sent[commit] = pack(self._load(commit).suite.root)
+                sent[commit] = pack(self._load(commit).suite)
             except SuiteError as error:
                 sent[commit] = error
         return sent

@@ -24,7 +24,7 @@ from harness.device.lock import Busy, busy_with
 from harness.errors import DeviceError, HarnessError, StoreError, UsageError
 from harness.records.types import DeviceInfo, Toolchain
 from harness.run.sweep.executors import Job, JobResult, LocalExecutor
-from harness.suite.loader import load
+from harness.suite.suite import Suite
 from harness.suite.suite_files import tree_files
 
 IDLE_S = 60.0
@@ -37,13 +37,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 # The suite, for hosts that cannot read its folder
 
 
-def pack(folder: Path) -> tuple[bytes, str]:
+def pack(suite: Suite) -> tuple[bytes, str]:
     """Return a ZIP of a suite's folder and of other files that a build can read, and its path within.
 
-    The same files give the same bytes. Raises SuiteError if it cannot be loaded, UsageError if it cannot be
-    read.
+    The same files give the same bytes. Raises UsageError if it cannot be read.
     """
-    suite = load(folder).suite
     folder, files = suite.root, tree_files(suite)
     root = Path(os.path.commonpath([folder, *(path.parent for path in files)]))
     packed = io.BytesIO()
@@ -119,14 +117,19 @@ class OpenedDevice:
     host: str
     device: DeviceInfo
     toolchain: Toolchain
+    address: str
+    """The worker's address."""
     busy_with: str = ""
     """Sentence about another measurement on the device at this moment; empty without one."""
+    settings: tuple[str, ...] = ()
+    """Settings of a card that affect its times, where cards may differ."""
 
     @classmethod
-    def here(cls, device: DeviceInfo, toolchain: Toolchain, busy_with: str = "") -> OpenedDevice:
+    def here(cls, device: DeviceInfo, toolchain: Toolchain, **more: Any) -> OpenedDevice:
         """Return the device of this worker."""
-        worker, host = str(this_worker().name), platform.node()
-        return cls(worker=worker, host=host, device=device, toolchain=toolchain, busy_with=busy_with)
+        worker = this_worker()
+        name, host, address = str(worker.name), platform.node(), worker.address
+        return cls(worker=name, host=host, address=address, device=device, toolchain=toolchain, **more)
 
     @property
     def model(self) -> tuple[str, ...]:
@@ -234,7 +237,7 @@ def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
         with own.in_use():
             executor = own.open()
             (device,) = executor.devices
-            return OpenedDevice.here(device, executor.toolchain, busy_with(device))
+            return OpenedDevice.here(device, executor.toolchain, busy_with=busy_with(device))
     except HarnessError as error:
         return error
 
