@@ -758,7 +758,7 @@ def told(suite: str, name: str, planted: Planted, verdict: Verdict, found: Diagn
         **fields_of(found, "causes", "problem", "risks", "launched", "base_counters", "head_counters"),
         "effect": verdict.time.effect if verdict.time else None,
         "slower": slower,
-        "ok": bool(right if planted.expected else not slower and not kinds),
+        "ok": bool(right if planted.expected else found.head_counters and not slower and not kinds),
     }
 
 
