@@ -8,6 +8,7 @@ goes to standard error.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import random
 import sys
@@ -100,9 +101,10 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 class Worker:
-    """An open device and one suite, or two to compare."""
+    """An open device, and once it is loaded one suite, or two to compare."""
 
     def __init__(self, request: protocol.Open, channel: Channel) -> None:
+        """Open the device."""
         told = ""
 
         def tell(stage: str, side: Side = "") -> str:
@@ -116,19 +118,20 @@ class Worker:
             _set(data.variables)  # Both sides have the same; otherwise each would have its own process.
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
+        self._held: HeldKernel | None = None
+
+    def load(self, request: protocol.Open, channel: Channel) -> None:
+        """Load the suites, for requests about their kernels."""
         scratch = Path(request.scratch)
         watch(Path(request.work_tree) if request.work_tree else None)
-        if request.suite is not None:
-            suites = _suites(request, channel)
-            self.suite: Suite = suites["head"]
-            earlier = _earlier(request, suites, channel)
-            self.checker = checker_of(self.device, self.suite, scratch, tell, earlier.get("head"))
-            self.pairs = PairBench(
-                self.device, suites, scratch, tell, request.peaks, request.compilers, earlier
-            )
-            self.turns = TurnTaker(self.pairs)
-
-        self._held: HeldKernel | None = None
+        suites = _suites(request, channel)
+        self.suite: Suite = suites["head"]
+        earlier = _earlier(request, suites, channel)
+        self.checker = checker_of(self.device, self.suite, scratch, self.report, earlier.get("head"))
+        self.pairs = PairBench(
+            self.device, suites, scratch, self.report, request.peaks, request.compilers, earlier
+        )
+        self.turns = TurnTaker(self.pairs)
 
     def answer(self, request: protocol.WorkerRequest) -> object:
         """Answer a request. Raises TamperedError if the suite changed the code that judges it."""
@@ -315,8 +318,16 @@ class Worker:
             held.stack.close()
 
 
-before_forks = look_ahead
-"""Called once by a process that forks workers, after it has imported this module."""
+def before_forks() -> None:
+    """Load what every worker on a card needs. A process that forks workers calls this once.
+
+    Loading the driver's library neither opens a device nor starts a thread.
+    """
+    with contextlib.suppress(Exception):  # a worker that needs it reports why it is missing
+        nvcc.version()
+        importlib.import_module("harness.device.backends.cuda")
+        importlib.import_module("pycuda.compiler")
+    look_ahead()
 
 
 def main() -> int:
@@ -327,10 +338,12 @@ def main() -> int:
         nonlocal worker
         if isinstance(request, protocol.DescribeDevices):
             return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
-        if worker is None:
-            assert isinstance(request, protocol.Open), "the first request opens the device"
-            worker = Worker(request, channel)
+        if isinstance(request, protocol.Open):
+            worker = worker or Worker(request, channel)
+            if request.suite is not None:
+                worker.load(request, channel)
             return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
+        assert worker is not None, "the first request opens the device"
         return worker.answer(request)
 
     serve(protocol.WorkerRequest, answer)

@@ -84,6 +84,8 @@ class Comparing(PairSession):
         self._changes: ProblemChanges | None = None
 
     def __enter__(self) -> Self:
+        import scipy.special  # noqa: F401 - judging needs it; loading it takes as long as opening a device
+
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)

@@ -9,8 +9,9 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,7 +99,7 @@ class WorkerProcess(Process):
         packages. `before` are the words of a program that starts it. `answered` answers each question of the
         process. A `fresh` process is started by Python instead of a fork.
         """
-        self._scratch, self._answered = scratch, answered
+        self.scratch, self.answered = scratch, answered
         # The worker gets its own folder, because it would resolve relative paths there.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
@@ -127,7 +128,7 @@ class WorkerProcess(Process):
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
-            scratch=str(self._scratch),
+            scratch=str(self.scratch),
             base=str(base) if base else None,
             told=told,
             work_tree=str(work_tree) if work_tree else None,
@@ -170,7 +171,7 @@ class WorkerProcess(Process):
                 heard(progress)
 
             try:
-                return self.answer(request, deadline, hear, self._answered)
+                return self.answer(request, deadline, hear, self.answered)
             except LostError as lost:
                 # Not a variable of this frame: a traceback holds the frame, and the cycle would keep suites
                 # alive.
@@ -237,6 +238,32 @@ class _Ahead:
         except HarnessError:
             return False
         return True
+
+
+@dataclass(slots=True)
+class _Early(_Ahead):
+    """A worker that opens a device while a command still loads its suites."""
+
+    spec: str | None = None
+    is_taken: bool = False
+
+
+_early: ContextVar[_Early | None] = ContextVar("early", default=None)
+
+
+@contextlib.contextmanager
+def opening(spec: str | None) -> Iterator[None]:
+    """Open a device while this block loads suites. The first session on the device takes the worker."""
+    with closing(WorkerProcess(Path())) as worker:
+        try:
+            early = _Early(worker, worker.begin_open(spec), spec)
+        except WorkerError as error:  # the session that needs it reports the error
+            early = _Early(worker, partial(_fail, error), spec)
+        before = _early.set(early)
+        try:
+            yield
+        finally:
+            _early.reset(before)
 
 
 def most_ahead(device: DeviceInfo) -> int:
@@ -317,7 +344,7 @@ class DeviceSession:
         with ExitStack() as stack, self.wall_time.during("open"):
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self.end_ahead)
-            self.builder = stack.enter_context(closing(self._new_worker()))
+            self.builder = stack.enter_context(closing(self._first_worker()))
             found = self._open(self.builder)
             self.toolchain = found.toolchain
             self.probe = stack.enter_context(closing(probe_for(found.device)))
@@ -527,8 +554,28 @@ class DeviceSession:
         while self._ahead:
             self._ahead.popleft().worker.close()
 
+    def _first_worker(self) -> WorkerProcess:
+        """Return a worker that has opened the device already, if there is one.
+
+        Variables that suites set may decide what a driver does, so they must be set before it is opened.
+        """
+        early = _early.get()
+        if early is None or early.is_taken:
+            return self._new_worker()
+        early.is_taken = True
+        if early.spec != self._spec or any(data.variables for data in self._told.values()):
+            early.worker.close()
+            return self._new_worker()
+        early.wait()
+        early.worker.scratch, early.worker.answered = self.scratch, self._answered_by()
+        return early.worker
+
     def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self.scratch, fresh=self._fresh)
+        return WorkerProcess(self.scratch, answered=self._answered_by(), fresh=self._fresh)
+
+    def _answered_by(self) -> Answered | None:
+        """Return what answers the questions of workers."""
+        return None
 
     def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
         return self._begin_open(child, told)()
