@@ -104,7 +104,7 @@ class Worker:
     """An open device, and once it is loaded one suite, or two to compare."""
 
     def __init__(self, request: protocol.Open, channel: Channel) -> None:
-        """Open the device."""
+        """Open the device, and load the suites of the request, if any."""
         told = ""
 
         def tell(stage: str, side: Side = "") -> str:
@@ -119,6 +119,8 @@ class Worker:
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         self._held: HeldKernel | None = None
+        if request.suite is not None:
+            self.load(request, channel)
 
     def load(self, request: protocol.Open, channel: Channel) -> None:
         """Load the suites, for requests about their kernels."""
@@ -339,8 +341,9 @@ def main() -> int:
         if isinstance(request, protocol.DescribeDevices):
             return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
         if isinstance(request, protocol.Open):
-            worker = worker or Worker(request, channel)
-            if request.suite is not None:
+            if worker is None:
+                worker = Worker(request, channel)
+            else:
                 worker.load(request, channel)
             return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
         assert worker is not None, "the first request opens the device"
