@@ -60,6 +60,9 @@ from harness.system.cache import BinaryCache
 from harness.system.file_access import check_committed, reaches_beside, watch
 from harness.system.process import Channel, Progress, serve
 
+_TIMED = ("measure", "parts")
+"""Stages with timed launches, which begin when no other process opens or leaves the device."""
+
 
 def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
     """Return the suite of each side. At most one of two commits is loaded in this process."""
@@ -110,7 +113,7 @@ class Worker:
         def tell(stage: str, side: Side = "") -> str:
             nonlocal told
             before, told = told, stage
-            channel.send(Progress(stage, side))
+            channel.send(Progress(stage, side, waits=stage in _TIMED))
             return before
 
         self.report = tell

@@ -57,8 +57,8 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
-PROCESSES_AHEAD = 2
-"""Number of processes that open the device at once. Few cases are decided by a single process."""
+PROCESSES_AHEAD = 4
+"""Number of processes that open the device at once: two for the first look, and two that confirm."""
 
 
 class Comparing(PairSession):
@@ -270,6 +270,7 @@ class Comparing(PairSession):
                 self._process(wanting)
             settle(trials, self.policy)
         self.ahead.close()
+        self.drop_ahead()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """Measure all of these in a fresh process, in random order. After a failure, continue in another

@@ -249,6 +249,7 @@ class PairSession(DeviceSession):
 
     def _side_processes(self) -> TurnPair:
         """Return a process for each side that has opened the device. Start them if needed."""
+        self.become_quiet()
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
