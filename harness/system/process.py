@@ -264,6 +264,7 @@ class _Child:
         self.kill()
         if not self._log.closed:
             os.close(self._control)
+            self._control = -1  # another file may get the number
         for file in (self._process.stdin, self._process.stdout, self._log):
             if file is not None:
                 file.close()
