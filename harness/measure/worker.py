@@ -324,14 +324,14 @@ class Worker:
 
 
 def before_forks() -> None:
-    """Load what every worker on a card needs. A process that forks workers calls this once.
+    """Do what is equal in all workers on a card. A process that forks workers calls this once.
 
-    Loading the driver's library neither opens a device nor starts a thread.
+    PyCUDA itself is left to the workers, because it loads the driver's library.
     """
-    with contextlib.suppress(Exception):  # a worker that needs it reports why it is missing
+    with contextlib.suppress(HarnessError, ImportError):  # a worker that needs it reports why it is missing
         nvcc.version()
         importlib.import_module("harness.device.backends.cuda")
-        importlib.import_module("pycuda.compiler")
+        importlib.import_module("pytools")  # the most of what PyCUDA imports
     look_ahead()
 
 
