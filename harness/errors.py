@@ -14,6 +14,7 @@ HarnessError
     ├── BusyError           another process measures on the device
     ├── BuildError          a kernel does not compile; carries the log
     ├── LaunchError         the device cannot run this launch
+    │   └── GraphRefusedError   the launch cannot be captured in a CUDA graph
     ├── KernelError         the kernel ran and faulted on the device
     ├── OutOfMemoryError    more memory than the device has free
     ├── WorkerError         a child process crashed, hung or was lost
@@ -110,6 +111,10 @@ class BuildError(MeasureError):
 
 class LaunchError(MeasureError):
     reason = "launch-refused"
+
+
+class GraphRefusedError(LaunchError):
+    reason = "graph-refused"
 
 
 class KernelError(MeasureError):

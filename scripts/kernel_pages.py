@@ -216,13 +216,54 @@ def _warp_tiles_in_stages(s: Subject) -> pictures.Picture:
     return _warp_tiles(s, f"{s.case.BK} along k,", f"{s.case.STAGES} stages")
 
 
-def _cutlass_f16(s: Subject) -> pictures.Picture:
+def _mma_sync(s: Subject) -> pictures.Picture:
+    bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
+    warp = (s.case.WM, s.case.WN)
+    return pictures.Hierarchy(
+        levels=(
+            _grid(bm, bn, f"{s.case.GROUP} rows of them", "at a time"),
+            pictures.Level(
+                name="block",
+                rows=bm,
+                columns=bn,
+                deep=bk,
+                held="shared",
+                part=warp,
+                notes=("of warps", pictures.by(*warp), f"{bk} along k,", f"{s.case.STAGES} stages"),
+            ),
+            pictures.Level(
+                name="warp",
+                rows=warp[0],
+                columns=warp[1],
+                deep=16,
+                held="shared",
+                part=(16, 8),
+                notes=("of fragments", pictures.by(16, 8), "16 along k,", "by ldmatrix"),
+            ),
+            pictures.Level(
+                name="instruction",
+                rows=16,
+                columns=8,
+                deep=16,
+                held="solid",
+                part=(16, 8),
+                notes=("mma.sync: A, B", "and the sum in", "registers of", "32 threads"),
+            ),
+        ),
+    )
+
+
+def _clustered(s: Subject) -> pictures.Picture:
+    return _warpgroups(s, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}")
+
+
+def _warpgroups(s: Subject, *notes: str, told: str = "as on Hopper") -> pictures.Picture:
     """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
     bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
     group = (bm // 2, bn)
     return pictures.Hierarchy(
         levels=(
-            _grid(bm, bn, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}"),
+            _grid(bm, bn, *notes),
             pictures.Level(
                 name="block",
                 rows=bm,
@@ -251,7 +292,7 @@ def _cutlass_f16(s: Subject) -> pictures.Picture:
                 notes=("reads A and B", "where they lie,", "sums C up in", "registers"),
             ),
         ),
-        told="as on Hopper",
+        told=told,
     )
 
 
@@ -286,6 +327,8 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "outer_product_loop_tiling": lambda s: pictures.Staged(**_square(s), **_strided(s), outer=True),
     "wmma": _fragments,
     "wmma_warp_tiling": _fragments,
+    "mma_sync": _mma_sync,
+    "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "compute_shader": lambda s: pictures.Staged(
         **_square(s),
         part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)
@@ -298,7 +341,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cublas_f16": lambda _: pictures.Levels(),
     "cublas_bf16": lambda _: pictures.Levels(),
     "cutlass": _warp_tiles_in_stages,
-    "cutlass_f16": _cutlass_f16,
+    "cutlass_f16": _clustered,
     "schedule_plain": lambda s: pictures.Direct(
         bm=5,
         bn=64,
@@ -383,7 +426,7 @@ def language(source: KernelSource, kernel: Kernel) -> str:
         return "Python"
     if Path(source).suffix in (".glsl", ".comp"):
         return "GLSL"
-    return "CUDA C++" if kernel.requires else "CUDA C and OpenCL C, one text"
+    return "CUDA C++" if kernel.requires or kernel.arch else "CUDA C and OpenCL C, one text"
 
 
 def _link(path: Path, words: str) -> str:
@@ -414,6 +457,8 @@ def _sources(s: Subject) -> Iterator[tuple[str, str]]:
             "Requires",
             f"compute capability {s.kernel.requires.removeprefix('sm_')[:-1]}.{s.kernel.requires[-1]}",
         )
+    if s.kernel.arch:
+        yield "Requires", f"a card of {s.kernel.arch}"
     if needs:
         yield "Packages", ", ".join(f"`{need}`" for need in needs)
 

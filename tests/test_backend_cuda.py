@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import math
 import re
 import shutil
@@ -21,13 +22,13 @@ import numpy as np
 import pytest
 
 from harness.device.backends import nvcc
-from harness.device.backends.base import Stamp
+from harness.device.backends.base import MOST_GRAPH_LAUNCHES, Stamp
 from harness.device.backends.cuda import device as cuda_device
 from harness.device.backends.cuda import driver, libcuda
 from harness.device.backends.cuda.built import CudaBuilt
 from harness.device.backends.cuda.device import CudaDevice
 from harness.device.frameworks import ReturnedArray
-from harness.errors import KernelError, LaunchError, MeasureError, OutOfMemoryError
+from harness.errors import GraphRefusedError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records.types import Launch
 from harness.suite.sources import Program
 
@@ -401,7 +402,7 @@ class Library:
 
 
 def resident(monkeypatch, library, *, shared=0, image=(b"cubin", "wave")):
-    monkeypatch.setattr(libcuda, "_library", lambda: library)
+    monkeypatch.setattr(libcuda, "driver_library", lambda: library)
     device: Any = object.__new__(CudaDevice)
     launch = Launch(grid=(1, 1, 1), block=(32, 4, 2), dynamic_shared_bytes=shared)
     return device.resident_blocks(CudaBuilt(image=image), launch)
@@ -469,6 +470,71 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (*(unsigned long long *)parameters[0] != (1ull << 40) + 5 || *(int *)parameters[1] != -3) return 7;
     return extra || allowed != 2 ? 8 : ((char *)parameters[2])[2] - 'c';
 }
+
+/* Graphs: `add` is work on a stream that is captured. */
+static struct { CUgraphNodeType type; unsigned grid; } nodes[2048];
+static int count, capturing, broken;
+int graphs, executables, replayed;
+
+CUresult add(CUgraphNodeType type, unsigned grid)
+{
+    if (capturing) nodes[count].type = type, nodes[count++].grid = grid;
+    broken |= capturing && type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+    return capturing && broken ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : 0;
+}
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
+{
+    if (capturing++) return 1;
+    return count = broken = 0, stream != (CUstream)7 || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    capturing = 0;
+    if (broken) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return graphs++, *graph = (CUgraph)(1ull << 41), stream != (CUstream)7;
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *found, size_t *many)
+{
+    for (int i = 0; found && i < *many; ++i) found[i] = (CUgraphNode)((1ull << 42) + i);
+    if (graph == (CUgraph)(1ull << 43) && found) found[0] = (CUgraphNode)(1ull << 44);
+    if (graph == (CUgraph)(1ull << 43)) return *many = 1, 0;
+    return *many = count, graph != (CUgraph)(1ull << 41);
+}
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
+{
+    if (node == (CUgraphNode)(1ull << 44)) return *type = CU_GRAPH_NODE_TYPE_KERNEL, 0;
+    return *type = nodes[(size_t)node - (1ull << 42)].type, 0;
+}
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
+{
+    return *child = (CUgraph)(1ull << 43), 0;
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *found)
+{
+    const unsigned grid = node == (CUgraphNode)(1ull << 44) ? 9 : nodes[(size_t)node - (1ull << 42)].grid;
+    *found = (CUDA_KERNEL_NODE_PARAMS){(CUfunction)(1ull << 40), grid, 2, 3, 32, 4, 1, 512, 0, 0, 0, 0};
+    return 0;
+}
+CUresult cuFuncGetName(const char **name, CUfunction function)
+{
+    return *name = "wave", function != (CUfunction)(1ull << 40);
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned long long flags)
+{
+    return executables++, *made = (CUgraphExec)(1ull << 45), graph != (CUgraph)(1ull << 41) || flags;
+}
+CUresult cuGraphUpload(CUgraphExec made, CUstream stream) { return stream != (CUstream)7; }
+CUresult cuGraphLaunch(CUgraphExec made, CUstream stream)
+{
+    return replayed++, made != (CUgraphExec)(1ull << 45) || stream != (CUstream)7;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return graphs--, 0; }
+CUresult cuGraphExecDestroy(CUgraphExec made) { return executables--, 0; }
+int names(void)
+{
+    return CU_GRAPH_NODE_TYPE_MEMSET == 2 && CU_GRAPH_NODE_TYPE_GRAPH == 4
+        && CU_GRAPH_NODE_TYPE_MEM_ALLOC == 10 && CU_GRAPH_NODE_TYPE_CONDITIONAL == 13;
+}
 """
 """A driver's library, compiled with the driver's own header: each check has a code of its own."""
 
@@ -487,7 +553,7 @@ def compiled_driver(tmp_path_factory):
 
 
 def test_a_launch_with_attributes_is_the_drivers_own(compiled_driver, monkeypatch):
-    monkeypatch.setattr(libcuda, "_library", lambda: compiled_driver)
+    monkeypatch.setattr(libcuda, "driver_library", lambda: compiled_driver)
     device: Any = object.__new__(CudaDevice)
     device.stream = SimpleNamespace(handle=7)
     parameters = ((0, 8), (8, 4), (12, 3))
@@ -504,7 +570,7 @@ def test_a_launch_with_attributes_is_the_drivers_own(compiled_driver, monkeypatc
 
 def test_a_kernel_is_unloaded_with_the_last_that_has_it(monkeypatch):
     library = Library()
-    monkeypatch.setattr(libcuda, "_library", lambda: library)
+    monkeypatch.setattr(libcuda, "driver_library", lambda: library)
     built = CudaBuilt(with_attributes=libcuda.function(b"cubin", "wave"))
     assert "cuModuleUnload" not in library.asked
     del built
@@ -512,13 +578,13 @@ def test_a_kernel_is_unloaded_with_the_last_that_has_it(monkeypatch):
 
 
 def test_a_card_is_asked_for_clusters(monkeypatch):
-    monkeypatch.setattr(libcuda, "_library", Library)
+    monkeypatch.setattr(libcuda, "driver_library", Library)
     device: Any = object.__new__(CudaDevice)
     device.info = SimpleNamespace(compute_units=10)
     built = CudaBuilt(image=(b"cubin", "wave"))
     assert device.resident_grid(built, ATTRIBUTES) == 6 * 16
     assert device.resident_grid(built, replace(ATTRIBUTES, cluster=None)) == 6 * 10
-    monkeypatch.setattr(libcuda, "_library", lambda: Library("cuOccupancyMaxActiveClusters", 912))
+    monkeypatch.setattr(libcuda, "driver_library", lambda: Library("cuOccupancyMaxActiveClusters", 912))
     with pytest.raises(
         LaunchError, match="wave: the driver does not allow a cluster of this size on this card"
     ):
@@ -540,3 +606,81 @@ def test_a_refused_launch_says_what_the_driver_says(text, error):
     kernel = libcuda.DriverFunction(library, b"cubin", "wave")
     with pytest.raises(error, match=rf"wave: cuLaunchKernelEx gave 218 \({text.decode()}"):
         kernel.launch(ATTRIBUTES, [], 0)
+
+
+@pytest.fixture
+def capturing(compiled_driver, monkeypatch):
+    """A device whose functions add nodes of a kind and a grid to the graph that is captured."""
+    monkeypatch.setattr(libcuda, "driver_library", lambda: compiled_driver)
+    monkeypatch.setattr(driver, "launching", lambda launch: nullcontext())
+    monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
+    device: Any = object.__new__(CudaDevice)
+    device.stream = SimpleNamespace(handle=7, synchronize=lambda: None)
+    compiled_driver.replayed = ctypes.c_int.in_dll(compiled_driver, "replayed")
+    compiled_driver.replayed.value = 0
+
+    def enqueue(arguments: Sequence[Any]) -> None:
+        for kind, grid in arguments[0]():
+            if compiled_driver.add(kind, grid):
+                raise LaunchError("wave returned 900: the stream is captured.\nMore of it.")
+
+    return device, CudaBuilt(call=enqueue, name="wave"), compiled_driver
+
+
+GRAPH = replace(LAUNCH, graph=True)
+KERNEL, COPY, MEMSET, CHILD, WAIT, ALLOCATION = 0, 1, 2, 4, 6, 10
+
+
+def test_launches_by_graph_are_replays_of_powers_of_two(capturing):
+    device, built, library = capturing
+    arguments = [lambda: [(MEMSET, 0), (KERNEL, 5), (CHILD, 0)]]
+    device.capture(built, GRAPH, arguments)
+    graph = device._graph(built, GRAPH, arguments, 1)
+    assert sorted(map(str, graph.nodes)) == [
+        "kernel wave (grid 5x2x3, block 32x4x1, 512 bytes shared)",
+        "kernel wave (grid 9x2x3, block 32x4x1, 512 bytes shared)",
+        "memset",
+    ]
+    assert library.names()
+    for _ in range(2):
+        device._replay(built, device._graphs(built, GRAPH, arguments, 2 * MOST_GRAPH_LAUNCHES + 13))
+    assert library.replayed.value == 2 * 5
+    assert {launches for _, _, launches in built.graphs} == {1, 4, 8, MOST_GRAPH_LAUNCHES}
+    executables, graphs = (ctypes.c_int.in_dll(library, name) for name in ("executables", "graphs"))
+    assert (executables.value, graphs.value) == (4, 0)
+    built.graphs.clear()
+    built.replayed = None
+    del graph
+    assert executables.value == 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (
+            [(KERNEL, 1), (WAIT, 0)],
+            r"captured in a CUDA graph: wave returned 900: the stream is captured; the ",
+        ),
+        ([(KERNEL, 1), (WAIT, 0)], r"ended with 901 \(of the test\)\. While it is captured, it may not wait"),
+        ([(COPY, 0)], "its capture holds no kernel, but 1 x copy"),
+        ([(KERNEL, 1), (ALLOCATION, 0)], "it allocates memory in the capture"),
+    ],
+)
+def test_a_launch_that_cannot_be_captured_is_refused(capturing, nodes, message):
+    device, built, _ = capturing
+    with pytest.raises(GraphRefusedError, match=message) as caught:
+        device.capture(built, GRAPH, [lambda: nodes])
+    assert caught.value.reason == "graph-refused"
+    device.capture(built, GRAPH, [lambda: [(KERNEL, 1)]])  # nothing of it is left
+
+
+def test_captures_that_differ_are_refused(capturing):
+    device, built, _ = capturing
+    numbers = itertools.count()
+    with pytest.raises(GraphRefusedError, match=r"of 1 has 1 x kernel wave \(grid 4.* kernel wave \(grid 2"):
+        device.capture(built, GRAPH, [lambda: [(KERNEL, next(numbers))]])
+    growing = itertools.chain([1] * 5, itertools.count(2))
+    arguments = [lambda: [(KERNEL, next(growing))]]
+    device.capture(built, GRAPH, arguments)
+    with pytest.raises(GraphRefusedError, match=r"A capture of 4 has 1 x kernel wave \(grid 3"):
+        device._graph(built, GRAPH, arguments, 4)

@@ -33,7 +33,10 @@ class Twice(Problem):
 
 
 def kernel(name):
-    return Kernel(name, f"{name}.cu", block=256, grid=lambda case: case.n // 1024)
+    shared = 200 * 1024 if name == "chain" else 0  # two warps a scheduler hide no latency
+    return Kernel(
+        name, f"{name}.cu", block=256, grid=lambda case: case.n // 1024, dynamic_shared_bytes=shared
+    )
 
 
 suite = Suite("planted", Twice(), [kernel(name) for name in NAMES])
@@ -78,17 +81,19 @@ def arithmetic(number: str) -> str:
 
 
 def instructions(count: int) -> str:
-    steps = f"unsigned b = i; for (int r = 0; r < {count}; ++r) b = (b ^ (b << 13)) + r;"
-    return each(f"{steps} y[i] = 2 * x[i] + (b == 12345 ? zero : 0);")
+    """Integer arithmetic whose result is never 1 for the elements that there are."""
+    steps = f"unsigned b = i; for (int r = 0; r < {count}; ++r) b = (b ^ (b << 13)) + 2 * r;"
+    return each(f"{steps} y[i] = b == 1 ? 0 : 2 * x[i];")
 
 
 def chains(number: int) -> str:
     """The same number of multiplications, in chains that do not wait for one another."""
     names = [f"v{each}" for each in range(number)]
-    begin = " ".join(f"float {name} = {2**place} * x[i];" for place, name in enumerate(names))
+    weights = [2**number, *(-(2**place) for place in range(number - 1, 0, -1))]  # their sum is 2, exactly
+    begin = " ".join(f"float {name} = {each} * x[i];" for each, name in zip(weights, names, strict=True))
     step = " ".join(f"{name} = {name} * one + zero;" for name in names)
     steps = f"for (int r = 0; r < {512 // number}; ++r) {{ {step} }}"
-    return each(f"{begin} {steps} y[i] = ({' + '.join(names)}) * (2.0f / {2**number - 1});")
+    return each(f"{begin} {steps} y[i] = {' + '.join(names)};")
 
 
 PLANTED = {
@@ -111,7 +116,7 @@ PLANTED = {
         "local-memory",
         each("float v = 2 * x[i]; y[i] = v;"),
         each(
-            "float a[64]; for (int r = 0; r < 64; ++r) a[(r * n + i) % 64] = 2 * x[i]; "
+            "float a[64]; for (int r = 0; r < 64; ++r) a[(r * 7 + i) % 64] = 2 * x[i]; "
             "y[i] = a[(i * 7 + n) % 64];"
         ),
     ),

@@ -162,6 +162,16 @@ def test_blocks_wait_for_their_grid_and_read_from_their_cluster(project, card):
     assert [step["programmatic"] for step in rows["dependent"]["launch"]["steps"]] == [True]
 
 
+def test_each_is_replayed_by_graph(project):
+    code, result = asked(project, "run", "--graph", "*[*graph=1]")
+    rows = [each["row"] for each in result["rows"]]
+    assert [(row["kernel"], row["status"], row["message"]) for row in rows] == [
+        (name, "measured", "") for name in ("cooperative", "cluster", "both", "dependent")
+    ]
+    assert all(row["launch"]["graph"] for row in rows)
+    assert code == ExitCode.FINE
+
+
 def test_a_slowdown_of_each_is_found(project):
     slower = SOURCE.replace("STEPS 400", "STEPS 420")
     write_files(project, {"kernels/swapped/both.cu": slower})

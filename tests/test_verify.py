@@ -309,6 +309,27 @@ def test_a_reference_of_the_wrong_shape_is_a_sentence(result, sentence):
     assert raised.value.message == f"reference() of toy {sentence}."
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_without_a_tolerance_one_rounding_is_right_and_a_second_is_not(dtype):
+    class Sum(Problem):
+        n = Axis(default=(4096,))
+        x = Input("n", dtype=dtype)
+        y = Output("n", dtype=dtype)
+
+        def reference(self, case, x):
+            return x + 0.1
+
+    of_type = numpy_dtype(dtype)
+    x = np.random.default_rng(1).standard_normal(4096).astype(of_type)
+    expected, tolerance = verify.reference_of(Sum(), case(n=4096), {"x": x})
+    once = (x.astype(np.float64) + 0.1).astype(of_type)
+    twice = (x + np.asarray(0.1, of_type)).astype(of_type)
+    assert not verify.compare(once, expected["y"], tolerance).wrong
+    check = verify.combine({"y": [verify.compare(twice, expected["y"], tolerance)]}, "random", 1)
+    assert check.wrong
+    assert "The tolerance is 0: if the kernel rounds, write a tolerance()." in check.message
+
+
 def test_reference_and_tolerance_may_work_in_place():
     class InPlace(Counting):
         def reference(self, case, x):

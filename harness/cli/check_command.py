@@ -28,6 +28,7 @@ from harness.errors import UsageError
     type=options.Choice(["memcheck", "racecheck", "initcheck", "synccheck", "oclgrind"]),
     help="With --sanitize: run only this tool; repeatable.",
 )
+@options.graph
 @options.selection
 def command(
     selection: options.Selection,

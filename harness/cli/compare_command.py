@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
 @options.suite_from
 @options.cards
+@options.graph
 @options.case_options
 @options.comparison
 @options.path("--results", "Folder for records; default: .asv/results.")
@@ -184,7 +185,7 @@ class _Comparisons:
         """Return the selected cases of base and of head."""
         pair, sizes = self.suites[suite]
         quick = self.selection.quick or device.kind != "gpu"
-        return pair.plans(self.selection.cases, sizes, quick=quick)
+        return pair.plans(self.selection.cases, sizes, quick=quick, graph=self.selection.graph)
 
     def measure(
         self, suite: int, device: str | None, only: Collection[str] | None, observer: CompareProgress

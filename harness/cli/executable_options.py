@@ -114,6 +114,7 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
         "--quick": selection.quick,
         "--gpus": selection.gpus,
         "--scheduler": selection.scheduler,
+        "--graph": selection.graph,
     }
     for option, value in (of_suites | {"--l2": given["l2"], "--twins": given["twins"]}).items():
         if value:

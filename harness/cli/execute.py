@@ -45,8 +45,10 @@ class _Runs:
     def _divided(self, suite: int, device: DeviceInfo) -> tuple[list[PlannedCase], dict[str, list[str]]]:
         """Return the cases to run on a device, and the kernels for other backends, by backend."""
         loaded, sizes = self.suites[suite]
-        quick = self.chosen.quick or device.kind != "gpu"
-        return divided(plan(loaded.suite, self.chosen.cases, sizes, quick=quick), self.chosen.cases, device)
+        chosen = self.chosen
+        quick = chosen.quick or device.kind != "gpu"
+        planned = plan(loaded.suite, chosen.cases, sizes, quick=quick, graph=chosen.graph)
+        return divided(planned, chosen.cases, device)
 
     def measure(
         self, suite: int, device: str | None, only: Collection[str] | None, observer: ProgressObserver

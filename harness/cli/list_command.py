@@ -68,7 +68,7 @@ def command(
 
 def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
     suite = loaded.suite
-    fields = ("name", "files", "dtype", "requires", "library", "cooperative", "about")
+    fields = ("name", "files", "dtype", "requires", "library", "cooperative", "graph", "about")
     return {
         "suite": suite.name,
         "headline": suite.headline,
@@ -128,6 +128,7 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
         words = [kernel.arch or kernel.requires or "", "cooperative" if kernel.cooperative else ""]
         words += [] if kernel.cluster is None else ["cluster"]
+        words += ["graph"] if kernel.graph else []
         needs = f"  [{', '.join(filter(None, words))}]" if any(words) else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}".rstrip())
 

@@ -105,6 +105,10 @@ max_launch = value(
     "Launch each grid in parts that take at most this long, for a card that drives a display.",
     type=ABOVE_ZERO,
 )
+graph = flag(
+    "--graph",
+    "Run each case by replay of a CUDA graph too, as a case of its own that ends in graph=1.",
+)
 no_wait = click.option(
     "--no-wait",
     "busy",
@@ -166,6 +170,8 @@ class Selection:
     timeout: float | None
     seed: int
     as_json: bool
+    graph: bool = False
+    """True to measure each case by CUDA graph too."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for sizes without effect, and for two ways to name the device."""

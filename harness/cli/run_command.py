@@ -32,6 +32,7 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 @script_options.recorded
 @executable_options.build_command
 @options.cards
+@options.graph
 @options.selection
 def command(selection: options.Selection, l2: str | None, max_time: float | None, **given: Any) -> int:
     """Verify kernels, then measure them.

@@ -230,7 +230,7 @@ def _check(selection: options.Selection, scripts: Sequence[str], given: Mapping[
     """Raise UsageError for options that have no effect with a script."""
     from harness.run.importing import checked_suite
 
-    of_suites = {"--size": selection.size, "--quick": selection.quick}
+    of_suites = {"--size": selection.size, "--quick": selection.quick, "--graph": selection.graph}
     for option, value in (of_suites | {"--l2": given.get("l2"), "--twins": given.get("twins")}).items():
         if value:
             raise UsageError(f"{option} has no effect on scripts: use the script's own options.")

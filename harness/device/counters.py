@@ -35,7 +35,8 @@ _BUSY = "pct_of_peak_sustained_elapsed"
 _PIPES = ("alu", "fma", "fp64", "xu")
 
 _METRICS: Mapping[str, str] = {
-    "cycles": "sm__cycles_elapsed.max",
+    "cycles": "sm__cycles_active.max",
+    "elapsed_cycles": "sm__cycles_elapsed.max",
     "warps": "sm__warps_active.avg.per_cycle_active",
     "dram_read_bytes": "dram__bytes_read.sum",
     "dram_written_bytes": "dram__bytes_write.sum",

@@ -68,6 +68,10 @@ class Framework:
         """Make the harness's stream the framework's current one in this block."""
         return contextlib.nullcontext()
 
+    def pooled(self) -> contextlib.AbstractContextManager[object]:
+        """Allocate in this block from memory that only graphs use, because replays write there again."""
+        return contextlib.nullcontext()
+
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         """Return address, shape and dtype of a result. Raises LaunchError unless it is an array in the
         output's order.
@@ -111,6 +115,7 @@ class Torch(Framework):
         self.built = Path()
         """Folder of extensions built for the suite."""
         self.stream: Any = None
+        self._pool: Any = None
         if context.index is not None:
             self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
             # Memory that it cached for earlier cases would be missing for this case's arrays.
@@ -139,6 +144,13 @@ class Torch(Framework):
         if self.stream is None:
             return contextlib.nullcontext()
         return self.torch.cuda.stream(self.stream)  # type: ignore[no-any-return]
+
+    def pooled(self) -> contextlib.AbstractContextManager[object]:
+        cuda = self.torch.cuda
+        if self.stream is None or not hasattr(cuda, "use_mem_pool"):  # PyTorch has it from 2.5 on
+            return contextlib.nullcontext()
+        self._pool = self._pool or cuda.MemPool()
+        return cuda.use_mem_pool(self._pool, self.context.index)  # type: ignore[no-any-return]
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         torch = self.torch
@@ -282,6 +294,7 @@ class Cupy(Framework):
         self.cupy = importlib.import_module("cupy")
         self.stream = self.cupy.cuda.ExternalStream(context.stream, context.index)
         self.cupy.get_default_memory_pool().free_all_blocks()
+        self._pool: Any = None
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         cuda, layout = self.cupy.cuda, _layout(parameter)
@@ -292,6 +305,10 @@ class Cupy(Framework):
 
     def current(self) -> contextlib.AbstractContextManager[object]:
         return self.stream  # type: ignore[no-any-return]
+
+    def pooled(self) -> contextlib.AbstractContextManager[object]:
+        self._pool = self._pool or self.cupy.cuda.MemoryPool()
+        return self.cupy.cuda.using_allocator(self._pool.malloc)  # type: ignore[no-any-return]
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         if type(result) is not self.cupy.ndarray:

@@ -25,8 +25,8 @@ Counters = Mapping[str, float]
 LEAST_SHARE = 1 / 3
 _GREW = 0.05
 """Relative growth of an amount from which it can be a cause."""
-_BOUND_PERCENT = 60.0
-"""Share of its peak rate from which a unit may bound the time, in percent."""
+_BOUND = 0.6
+"""Share of its peak rate from which a unit may bound the time."""
 _SEEN = 0.5
 """Share of the judged slowdown that must also appear under the profiler."""
 
@@ -88,6 +88,8 @@ class _Sides:
         known = base.keys() & head.keys()
         self._of = tuple({name: side[name] for name in known} for side in (base, head))
         self.extra = head.get("cycles", 0.0) - base.get("cycles", 0.0)
+        self._elapsed = self.both("elapsed_cycles" if "elapsed_cycles" in known else "cycles")
+        """Cycles that the shares of peak rates are of: those of the launch, and some before and after it."""
 
     def both(self, *names: str) -> tuple[float, float]:
         """Return the sum of these counters, of base and of head."""
@@ -113,10 +115,8 @@ class _Sides:
 
     def _busy(self, unit: str) -> float:
         """Return the extra cycles in which a unit was busy; 0 where it does not bound head's time."""
-        cycles, busy = self.both("cycles"), self.both(f"{unit}_busy")
-        if busy[1] < _BOUND_PERCENT:
-            return 0.0
-        return (cycles[1] * busy[1] - cycles[0] * busy[0]) / 100
+        base, head = (e * b / 100 for e, b in zip(self._elapsed, self.both(f"{unit}_busy"), strict=True))
+        return head - base if head >= _BOUND * self.both("cycles")[1] else 0.0
 
 
 def _divided(sides: _Sides, group: _Group, grown: Sequence[_Grown]) -> Iterator[Cause]:

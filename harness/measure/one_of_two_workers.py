@@ -53,7 +53,7 @@ class TurnTaker:
             case = bench.case_for_checking(side.prepared)
             verified = request.verified.get(side.name)
             data = Rotation(bench.checker, buffers, case, request.seed, rng, sets=2 if verified else 3)
-            l2 = l2_policy(self.device, request.settings.l2)
+            l2 = l2_policy(self.device, request.settings.l2, by_graph=bench.is_by_graph(request.pair))
             self._joined = _JoinedSide(request, side, buffers, data, l2, stack.pop_all())
 
     def _joined_side(self) -> _JoinedSide:
@@ -81,6 +81,7 @@ class TurnTaker:
             warmup_s=warm.duration_s,
             settled=warm.settled,
             restored=data.restores,
+            by_graph=self.bench.is_by_graph(joined.request.pair),
         )
 
     def take(self, request: protocol.Take) -> Turn:

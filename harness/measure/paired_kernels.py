@@ -223,7 +223,7 @@ def build(
     with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
-    if prepared.launch.attributes:
+    if prepared.launch.has_attributes:
         check_resident(prepared.launch, device.resident_grid(built, prepared.launch), device.info)
     return built
 
@@ -242,16 +242,20 @@ def first_launch(
     report: Callable[[str], object],
 ) -> None:
     """Let a Python function compile on data of its own problem, so that it imports modules of its
-    own commit.
+    own commit. Then capture a launch by graph.
     """
-    if prepared.source.python is None:
+    if prepared.source.python is None and not subject.launch.graph:
         return
     report("build")
     buffers.write(inputs())
     buffers.poison()
-    backend = buffers.device.info.backend
-    with imports_of(prepared.suite, prepared.kernel, backend), _compilers_told(prepared, report):
-        buffers.device.first_launch(subject.built, subject.launch, subject.arguments)
+    device, launched = buffers.device, (subject.built, subject.launch, subject.arguments)
+    if prepared.source.python is not None:
+        backend = device.info.backend
+        with imports_of(prepared.suite, prepared.kernel, backend), _compilers_told(prepared, report):
+            device.first_launch(*launched)
+    if subject.launch.graph:
+        device.capture(*launched)
 
 
 def _compilers_told(
@@ -414,27 +418,31 @@ class PairBench:
         def count(subject: Subject, data: Restoring) -> dict[str, float]:
             return self._counted(subject, data, request.l2)
 
-        return self._each_alone(request, "count", count)
+        return self._each_alone(request, "count", count, request.side)
 
     def _each_alone(
         self,
         request: protocol.RunAlone | protocol.CountEvents,
         stage: str,
         measure: Callable[[Subject, Restoring], T],
+        only: SideName | None = None,
     ) -> dict[SideName, T]:
-        """Measure each side by itself, in random order, on the same data."""
+        """Measure each side, or one of them, by itself, in random order, on the same data."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self.placed(request, rng) as (buffers, sides):
-            base, head = sides["base"], sides["head"]
-            buffers.write(self.checker.inputs(head.prepared.case, request.seed))
+        with self.placed(request, rng, only) as (buffers, sides):
+            placed = [*sides.values()]
+            buffers.write(self.checker.inputs(self.case_for_checking(placed[0].prepared), request.seed))
             self.report(stage)
             return {
-                side.name: measure(side.subject, Restoring(buffers)) for side in rng.sample([base, head], 2)
+                side.name: measure(side.subject, Restoring(buffers))
+                for side in rng.sample(placed, len(placed))
             }
 
     def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> dict[str, float]:
         def run() -> None:
-            self.device.launch(subject.built, subject.launch, subject.arguments)
+            # Counters belong to kernels, and a graph runs the same ones.
+            eager = dataclasses.replace(subject.launch, graph=False)
+            self.device.launch(subject.built, eager, subject.arguments)
 
         def prepare() -> None:
             run()  # Load the code, and warm the cache.
@@ -605,6 +613,8 @@ class PairBench:
         with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
+        if subject.launch.graph:  # which runs the kernel, so before its data are written
+            self.device.capture(subject.built, subject.launch, subject.arguments)
         self.report("reference", side="base")
         with owned_by("base"):
             self.base_checker.check_tolerance(of_base, seed)
@@ -622,6 +632,10 @@ class PairBench:
             f"{allowed}, {head_allows}. If the change of the problem, such as a looser "
             "tolerance, is meant, land it in a commit of its own first."
         )
+
+    def is_by_graph(self, pair: protocol.PairOf) -> bool:
+        """Return whether either side of a pair is launched by a CUDA graph."""
+        return any(self._case(side, pair.sizes).by_graph for side in pair.sides.values())
 
     def case_for_checking(self, prepared: PreparedKernel) -> Case:
         """Return the case of head's suite. Both sides are checked with its reference and data."""

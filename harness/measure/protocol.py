@@ -290,6 +290,8 @@ class CountEvents(Request[Mapping[SideName, Mapping[str, float]]], frozen=True, 
     """Read hardware counters of one launch of each side of a pair."""
 
     pair: PairOf
+    side: SideName | None = None
+    """The side to read; None for both, if one process holds both."""
     seed: int
     order_seed: int
     l2: L2Policy
@@ -326,6 +328,8 @@ class WarmUpReply(msgspec.Struct, frozen=True, kw_only=True):
     warmup_s: float
     settled: bool
     restored: bool
+    by_graph: bool
+    """True if either side is launched by a CUDA graph."""
 
 
 class WarmUp(Request[WarmUpReply], frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from harness.measure.timing import (
     SlotSettings,
     Subject,
     enqueue_slot,
+    is_one_interval,
     l2_policy,
     launches_per_slot,
     time_to_enqueue,
@@ -101,13 +102,15 @@ def measure_pair(
     """Return raw quads of a pair, as many as its noise requires. Raises the errors of `data` for wrong
     outputs.
     """
-    l2 = l2_policy(device, settings.l2)
+    by_graph = pair.base.launch.graph or pair.head.launch.graph
+    l2 = l2_policy(device, settings.l2, by_graph=by_graph)
     warmup = warm_up(device, [pair.base, pair.head], settings, data)
     time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
-    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    one_graph = by_graph and is_one_interval(l2, restored=data.restores)
+    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns, one_graph=one_graph)
     runner = SlotRunner(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)

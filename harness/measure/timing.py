@@ -2,10 +2,10 @@
 enough.
 
 A slot is the unit of one time value: `launches_per_slot` launches, enough for the clock's resolution. If hot,
-they run back to back in one interval. If cold, each launch has its own interval after a flush of the L2, and
-the slot is their mean. Kernels that read their outputs also get one interval per launch, after a copy that
-resets these. Outputs are poisoned before each interval. A kernel that skips finished work would otherwise
-look faster.
+they run back to back in one interval, by CUDA graph in one replay. If cold, each launch has its own interval
+after a flush of the L2, and the slot is their mean. Kernels that read their outputs also get one interval per
+launch, after a copy that resets these. Outputs are poisoned before each interval. A kernel that skips
+finished work would otherwise look faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from harness.device.backends.base import MOST_HELD_NS, Argument, Built, Device, Stamping, Timing
+from harness.device.backends.base import (
+    MOST_GRAPH_LAUNCHES,
+    MOST_HELD_NS,
+    Argument,
+    Built,
+    Device,
+    Stamping,
+    Timing,
+)
 from harness.errors import LaunchError, MeasureError
 from harness.judgement.statistics import summarize
 from harness.records.types import Extent3, L2Policy, Launch, Measurement
@@ -26,6 +34,8 @@ TICKS_PER_SLOT = 100
 """Least ticks of a slot, so that the clock's resolution contributes under 1 %."""
 MOST_LAUNCHES_QUEUED = 200
 """Launches between two waits. Drivers block the host at some thousand queued launches."""
+GRAPH_SLOT_NS = 500_000.0
+"""Least slot of replays of a graph, in ns: starting a replay takes about 3 us, which is then below 1 %."""
 ENQUEUE_NS = 20_000
 """Host time to enqueue one launch and its surroundings, in ns, with margin. The device is kept busy
 meanwhile."""
@@ -36,7 +46,7 @@ class SlotSettings:
     """State of the L2, warm-up and slot length, for one kernel or two."""
 
     l2: L2Policy | None = None
-    """State of the L2. None: cold if the device can flush its cache, else hot."""
+    """State of the L2. None: cold if the device can flush its cache, else hot; by graph hot."""
     warmup_min_s: float = 0.1
     """Least time of a warm-up, in seconds, for the clock to rise. A card that just ran another kernel needs
     less."""
@@ -102,11 +112,13 @@ def measure(
     """Return raw times of a kernel. Raises MeasureError for times of 0, and the errors of `data`."""
     if not device.warms_up:
         settings = replace(settings, min_time_s=0.0)
-    l2 = l2_policy(device, settings.l2)
+    l2 = l2_policy(device, settings.l2, by_graph=subject.launch.graph)
     tick_ns = device.tick_ns()
     warmup = warm_up(device, [subject], settings, data)
     data.begin(subject, warmup.time_ns)
-    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
+    one_graph = subject.launch.graph and is_one_interval(l2, restored=data.restores)
+    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns, one_graph=one_graph)
+    enqueued = 1 if one_graph else launches
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     brief = warmup.time_ns < 10 * ENQUEUE_NS
     held = False
@@ -114,17 +126,17 @@ def measure(
         took_ns, _ = time_to_enqueue(device, lambda: enqueue_slot(device, subject, data, launches, l2))
         # For example Triton's launches from Python. A kernel that waits for the device would wait for the end
         # of the hold.
-        held = launches * ENQUEUE_NS < took_ns < MOST_HELD_NS
+        held = enqueued * ENQUEUE_NS < took_ns < MOST_HELD_NS
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
         # About 20 ms of work before a wait, so that stopping is prompt and the queue never runs empty.
-        most = min(settings.max_slots - len(times), MOST_LAUNCHES_QUEUED // launches)
+        most = min(settings.max_slots - len(times), MOST_LAUNCHES_QUEUED // enqueued)
         batch = max(1, min(most, int(20e6 / (launches * warmup.time_ns))))
         data.change()
         if brief:
-            device.occupy(batch * launches * ENQUEUE_NS)
+            device.occupy(batch * enqueued * ENQUEUE_NS)
         slots = [enqueue_slot(device, subject, data, launches, l2, held=held) for _ in range(batch)]
         device.synchronize()
         times += [slot.time_ns() for slot in slots]
@@ -169,9 +181,17 @@ def time_to_enqueue(device: Device, enqueue: Callable[[], Slot]) -> tuple[int, S
     return took_ns, slot
 
 
-def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
-    """Return the requested policy; by default cold if the device can flush its cache, else hot."""
-    return wanted or ("hot" if device.info.l2_bytes is None else "cold")
+def l2_policy(device: Device, wanted: L2Policy | None, *, by_graph: bool) -> L2Policy:
+    """Return the requested policy; by default cold if the device can flush its cache, else hot.
+
+    By graph it is hot, because nothing flushes the cache between the launches of a graph.
+    """
+    return wanted or ("hot" if by_graph or device.info.l2_bytes is None else "cold")
+
+
+def is_one_interval(l2: L2Policy, *, restored: bool) -> bool:
+    """Return True if the launches of a slot run back to back, without a flush or a copy between them."""
+    return l2 == "hot" and not restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +227,7 @@ def enqueue_slot(
     If `held`, no launch begins before all are enqueued.
     """
     release = device.hold() if held else None
-    intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
+    intervals, each = (1, launches) if is_one_interval(l2, restored=data.restores) else (launches, 1)
     timings, stamps = [], []
     for _ in range(intervals):
         data.poison()  # before the flush, which evicts the poison from the L2
@@ -278,10 +298,16 @@ def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings,
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))
 
 
-def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
-    """Return the launches for a slot of at least `min_slot_ns` and enough ticks of the clock."""
-    slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
-    return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
+def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float, *, one_graph: bool = False) -> int:
+    """Return the launches for a slot of at least `min_slot_ns` and enough ticks of the clock.
+
+    For `one_graph` that holds the whole slot, it is a power of two, as graphs are captured.
+    """
+    slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns, GRAPH_SLOT_NS if one_graph else 0)
+    launches = math.ceil(slot_ns / time_ns)
+    if one_graph:
+        return min(MOST_GRAPH_LAUNCHES, 1 << (launches - 1).bit_length())
+    return max(1, min(MOST_LAUNCHES_QUEUED, launches))
 
 
 def _stop(

@@ -28,6 +28,7 @@ from harness.measure.memory_digest import MemoryDigests
 from harness.measure.timing import ENQUEUE_NS, UNWATCHED, Data, Subject, timed
 from harness.measure.tolerances import LooseBoundError, check_numbers, too_wide
 from harness.records.types import Check, Outputs, Verification
+from harness.suite.case_id import without_graph
 from harness.suite.kernel import Kernel, argument_names
 from harness.suite.layout import element_bits, numpy_dtype
 from harness.suite.problem import Case, Problem
@@ -360,7 +361,7 @@ class Checker:
         return () if shared else (case.kernel, sorted(case.macros.items()))
 
     def folder(self, case: Case, *key: object) -> Path:
-        of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
+        of_case = sorted(without_graph(case.sizes).items()), case.dtype, sorted(case.scalars.items())
         identity = repr((self.suite.name, *of_case, key))
         return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
 

@@ -57,6 +57,8 @@ COARSE_SHARE = 0.13
 """The same for types of eight bits and fewer."""
 SELF_DIFFERENCES = 4.0
 """Base may differ between runs, for example by atomics. This multiple of the difference is tolerated."""
+_NEAR_SHARE = 0.01
+"""Largest share by which a kernel that only rounds is off, even in types of 16 bits."""
 _RANDOM_SHARE = 0.05
 """Share of their largest magnitude by which outputs of two runs must differ to count as random."""
 
@@ -149,7 +151,10 @@ def place(problem: Problem, name: str, band: slice) -> tuple[slice, ...]:
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
-    """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes."""
+    """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes.
+
+    Without a tolerance() the results must be exact: the reference, rounded to the type of the output.
+    """
     result, tolerance = problem.judged(case, inputs, reference=True)
     by_type = problem.held_to == "function" and not problem.has_tolerance
     for name, output in problem.outputs.items():
@@ -165,7 +170,18 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     if by_type:
         return found, tolerances_by_type(problem, case, found)
     _check_bound(problem, case, tolerance)
+    if not problem.has_tolerance:
+        found = {
+            name: _rounded(values, problem.arrays[name].dtype_at(case)) for name, values in found.items()
+        }
     return found, tolerance
+
+
+def _rounded(values: NDArray[np.float64], dtype: str) -> NDArray[np.float64]:
+    if integer_limits(dtype) or dtype in ("bool", "float64"):
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(numpy_dtype(dtype)).astype(np.float64)
 
 
 def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[str, float]:
@@ -368,8 +384,12 @@ def _describe(name: str, parts: Sequence[OutputComparison], data: str) -> str:
     wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
     why = _NO_REFERENCE if np.isnan(first.expected) else _UNWRITTEN if np.isnan(first.found) else ""
     why = why and f" ({why})"
+    # Only a tolerance of 0 gives a finite error an infinite ratio.
+    is_exact = data == "random" and first.largest_error is not None and first.largest_ratio is None
+    is_near = abs(first.found - first.expected) <= _NEAR_SHARE * abs(first.expected)
+    advice = " The tolerance is 0: if the kernel rounds, write a tolerance()." if is_exact and is_near else ""
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
         f"{name}{list(first.first_wrong or ())}, "
-        f"is {first.found:.9g}{why} where {first.expected:.9g} was expected."
+        f"is {first.found:.9g}{why} where {first.expected:.9g} was expected.{advice}"
     )

@@ -213,7 +213,8 @@ class Worker:
             buffers.write(self.checker.inputs(case, request.seed))
             buffers.begin()
             self.report("sanitize")
-            self.device.launch(built, prepared.launch, arguments_of(buffers, prepared))
+            eager = replace(prepared.launch, graph=False)
+            self.device.launch(built, eager, arguments_of(buffers, prepared))
             self.device.synchronize()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
@@ -309,7 +310,8 @@ class Worker:
         prepared = self._prepare(case)
         built = build(self.device, prepared)
         buffers, seed = self._held.rotation.buffers, self._held.rotation.first()
-        subject = Subject(built, prepared.launch, arguments_of(buffers, prepared, case))
+        launch = replace(prepared.launch, graph=self._held.subject.launch.graph)
+        subject = Subject(built, launch, arguments_of(buffers, prepared, case))
         inputs = partial(self.checker.inputs, case, seed)
         first_launch(prepared, buffers, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)

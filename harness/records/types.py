@@ -128,13 +128,20 @@ class Launch:
     """Blocks of a cluster, x first; None where the launch names none."""
     programmatic: bool = False
     """True where it may begin before the kernel before it has ended: programmatic dependent launch."""
+    graph: bool = False
+    """True where it is captured in a CUDA graph and run by a replay of the graph."""
+
+    @property
+    def has_attributes(self) -> bool:
+        """True if the driver is given attributes with the launch."""
+        return self.cooperative or self.programmatic or self.cluster is not None
 
     @property
     def attributes(self) -> str:
-        """The attributes in words, such as ``cooperative, cluster 2x1x1``; empty for a plain launch."""
-        cluster = f"cluster {'x'.join(map(str, self.cluster))}" if self.cluster else ""
-        flags = "cooperative" if self.cooperative else "", "programmatic" if self.programmatic else ""
-        return ", ".join(filter(None, (*flags, cluster)))
+        """Its kind in words, such as ``cooperative, cluster 2x1x1``; empty for a plain launch."""
+        flags = {"graph": self.graph, "cooperative": self.cooperative, "programmatic": self.programmatic}
+        cluster = [f"cluster {'x'.join(map(str, self.cluster))}"] if self.cluster else []
+        return ", ".join([*(name for name, is_set in flags.items() if is_set), *cluster])
 
     @property
     def in_parts(self) -> bool:

@@ -17,7 +17,7 @@ from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError, unit_of
 from harness.device.process_state import differences
 from harness.device.static.architecture_builds import is_arch
-from harness.errors import HarnessError, Side, UsageError
+from harness.errors import HarnessError, MeasureError, Side, UsageError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
 from harness.judgement.causes import causes
@@ -27,6 +27,7 @@ from harness.judgement.limits import JUDGED, wrong_twin
 from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.measure import protocol
 from harness.measure.paired_kernels import DiffersFromBaseError
+from harness.measure.protocol import SideName
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonJournal, ComparisonResult
 from harness.records.types import (
@@ -364,12 +365,30 @@ class Comparing(PairSession):
         if not found or not self.settings.explain:
             return
         self.observer.process(self._processes + 1, len(found), "explain")
+        counted = self.counted(found)
         for entry in found:
-            self.observer.started(entry.pair.id)
-            entry.trial.diagnosis = self._diagnosis(entry)
-            self.observer.measured(entry.pair.id)
-        self.leave()
+            effect = entry.trial.verdict().time
+            slowdown = effect.effect if effect else 0.0
+            entry.trial.diagnosis = diagnosis(counted[entry.pair.id], slowdown)
         self._explain_code([each for each in found if not each.in_turns])
+
+    def counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
+        """Read hardware counters of both sides of each case, by the pair's id."""
+        both = [each for each in entries if not each.in_turns]
+        apart = [each for each in entries if each.in_turns]
+        found = self._counted(both, None)
+        base, head = (self._counted(apart, side) for side in SIDES)
+        return found | {name: _joined(each, head[name]) for name, each in base.items()}
+
+    def _counted(self, entries: Sequence[CaseEntry], side: SideName | None) -> dict[str, Counted]:
+        """Read the counters of these cases in one process, which holds this side, or both."""
+        if not entries:
+            return {}
+        self.have_load(side)
+        found = {entry.pair.id: self._count(entry, side) for entry in entries}
+        self.leave()
+        self.have_load(None)
+        return found
 
     def _explain_code(self, entries: Sequence[CaseEntry]) -> None:
         """Add what differs in the compiled code of CUDA kernels, where one compiler made both sides."""
@@ -385,23 +404,43 @@ class Comparing(PairSession):
                     told = fields_of(differs, "risks", "loop")
                     entry.trial.diagnosis = dataclasses.replace(diagnosis, **told)
 
-    def _diagnosis(self, entry: CaseEntry) -> Diagnosis:
-        if entry.in_turns:
-            return Diagnosis(problem="Counters are read for kernels; this case is a host function.")
+    def _count(self, entry: CaseEntry, side: SideName | None) -> Counted:
+        if self.is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel]):
+            return Failed(
+                reason=MeasureError.reason,
+                message="Counters are not read of functions in the environments of toolchains.",
+            )
+        if side != "head":
+            self.observer.started(entry.pair.id)
         request = protocol.CountEvents(
             pair=entry.pair,
+            side=side,
             seed=self.settings.seed,
             order_seed=self._rng.getrandbits(32),
             l2=entry.trial.rounds[-1].block.l2,
         )
         reply = self.ask(request, self.settings.timeout_s)
-        if isinstance(reply, Failed):
-            return Diagnosis(problem=reply.message)
-        effect = entry.trial.verdict().time
-        slowdown = effect.effect if effect else 0.0
-        base, head = reply["base"], reply["head"]
-        found = causes(base, head, slowdown)
-        return Diagnosis(base_counters=base, head_counters=head, causes=found)
+        if side != "base":
+            self.observer.measured(entry.pair.id)
+        return reply
+
+
+Counted = Mapping[SideName, Mapping[str, float]] | Failed
+"""Hardware counters by side, or the reason why there are none."""
+
+
+def _joined(base: Counted, head: Counted) -> Counted:
+    if isinstance(base, Failed):
+        return base
+    return head if isinstance(head, Failed) else {**base, **head}
+
+
+def diagnosis(counted: Counted, slowdown: float) -> Diagnosis:
+    """Return the causes of a slowdown, which is a share of base's time."""
+    if isinstance(counted, Failed):
+        return Diagnosis(problem=counted.message)
+    base, head = counted["base"], counted["head"]
+    return Diagnosis(base_counters=base, head_counters=head, causes=causes(base, head, slowdown))
 
 
 def _arithmetic(peaks: Mapping[str, float], reply: protocol.CompareReply) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from harness.errors import HarnessError, WorkerError
 from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
-from harness.measure.timing import launches_per_slot
+from harness.measure.timing import is_one_interval, launches_per_slot
 from harness.records.types import PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
 from harness.system.process import Failed, Request, failure
@@ -173,9 +173,10 @@ class TurnPair:
     ) -> PairedBlock:
         base = warm["base"]
         time_ns = min(each.time_ns for each in warm.values())
-        is_split = base.l2 == "cold" or base.restored
-        least_ns = max(settings.min_slot_ns, MIN_SPLIT_SLOT_NS if is_split else MIN_SLOT_NS)
-        launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
+        is_whole = is_one_interval(base.l2, restored=base.restored)
+        least_ns = max(settings.min_slot_ns, MIN_SLOT_NS if is_whole else MIN_SPLIT_SLOT_NS)
+        one_graph = is_whole and base.by_graph
+        launches = launches_per_slot(time_ns, base.tick_ns, least_ns, one_graph=one_graph)
         for side in self._sides:  # the first turn of each process prepares more than the others
             self._take(side, launches, rng.getrandbits(32), timeout_s)
         quads: list[Quad] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from harness.errors import UsageError
 
 MAX_AXIS = 2**31 - 1
 """Axes reach kernels as 32-bit signed integers."""
+GRAPH = "graph"
+"""Name of the mark, beside the axes, of a case whose kernel is launched by a CUDA graph: ``n=64,graph=1``."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _BY_X = re.compile(r"[0-9]+(?:x[0-9]+)+\Z")
@@ -31,6 +33,16 @@ def size_label(sizes: Mapping[str, int]) -> str:
     return Size.of(sizes).label
 
 
+def with_graph(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes with the mark of a launch by graph."""
+    return {**sizes, GRAPH: 1}
+
+
+def without_graph(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes without the mark of a launch by graph."""
+    return {axis: length for axis, length in sizes.items() if (axis, length) != (GRAPH, 1)}
+
+
 def short_id(suite: str, kernel: str, label: str) -> str:
     """Return the short id, such as ``matmul.naive@4096``. It also works for a size that only has a label, as
     in asv.
@@ -44,14 +56,23 @@ class Size:
 
     lengths: tuple[int, ...]
     axes: tuple[str, ...] = ()
+    graph: bool = False
+    """True if the case is marked by `GRAPH`."""
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Size:
-        return cls(tuple(sizes.values()), tuple(sizes))
+        plain = without_graph(sizes)
+        return cls(tuple(plain.values()), tuple(plain), len(plain) < len(sizes))
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """Parse ``4096``, ``500x300x700``, ``500,300,700`` or ``m=500,n=300,k=700``. Raises UsageError."""
+        """Parse ``4096``, ``500x300x700``, ``500,300,700`` or ``m=500,n=300,k=700``. Raises UsageError.
+
+        Each may end with ``,graph=1``.
+        """
+        before, _, last = text.rpartition(",")
+        if last.strip() == f"{GRAPH}=1":
+            return replace(cls.parse(before), graph=True) if before else cls((), graph=True)
         parts = [part.strip() for part in text.split("x" if _BY_X.match(text) else ",")]
         if "=" not in text:
             return cls(tuple(_length(text, part) for part in parts))
@@ -65,14 +86,23 @@ class Size:
 
     def __str__(self) -> str:
         if self.axes:
-            return ",".join(f"{axis}={length}" for axis, length in zip(self.axes, self.lengths, strict=True))
-        return "x".join(map(str, self.lengths))
+            named = zip(self.axes, self.lengths, strict=True)
+            return self._marked(",".join(f"{axis}={length}" for axis, length in named))
+        return self._marked("x".join(map(str, self.lengths)))
 
     @property
     def label(self) -> str:
-        """Return the label: ``4096`` if all axes are equal, else ``500x300x700``."""
+        """Return the label: ``4096`` if all axes are equal, else ``500x300x700``; marked ``4096,graph=1``."""
         alike = len(set(self.lengths)) == 1
-        return str(self.lengths[0]) if alike else "x".join(map(str, self.lengths))
+        return self._marked(str(self.lengths[0]) if alike else "x".join(map(str, self.lengths)))
+
+    @property
+    def mark(self) -> str:
+        """Return ``graph=1`` for a marked case, else nothing."""
+        return f"{GRAPH}=1" if self.graph else ""
+
+    def _marked(self, text: str) -> str:
+        return ",".join(filter(None, (text, self.mark)))
 
     def fits(self, axes: Collection[str]) -> bool:
         """Tell whether it gives a length for exactly the axes of a problem."""
@@ -86,9 +116,11 @@ class Size:
             raise UsageError(f"Size {self} {has}; expected one, {expected}.")
         if self.axes:
             named = dict(zip(self.axes, self.lengths, strict=True))
-            return {axis: named[axis] for axis in axes}
-        lengths = self.lengths * len(axes) if len(self.lengths) == 1 else self.lengths
-        return dict(zip(axes, lengths, strict=True))
+            point = {axis: named[axis] for axis in axes}
+        else:
+            lengths = self.lengths * len(axes) if len(self.lengths) == 1 else self.lengths
+            point = dict(zip(axes, lengths, strict=True))
+        return with_graph(point) if self.graph else point
 
 
 def _length(text: str, part: str) -> int:

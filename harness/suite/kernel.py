@@ -257,6 +257,8 @@ class Kernel:
     cluster: Geometry | None = None
     """Blocks of a cluster, x first, that the launch names; from sm_90. None also for a kernel that names its
     own by `__cluster_dims__`. Such a kernel is CUDA only."""
+    graph: bool = False
+    """True to capture its launches in a CUDA graph and time replays of the graph. Other devices skip it."""
 
     def __post_init__(self) -> None:
         check_identifier("Kernel", self.name)
@@ -304,6 +306,8 @@ class Kernel:
                 "has cooperative or cluster; expected a source that cuda compiles, no other source, and no "
                 "dispatch."
             )
+        if self.graph and "cuda" not in self.sources:
+            raise self.error("has graph=True; expected a source for cuda.")
 
     def _check_instance(self) -> None:
         if not self.instantiate:

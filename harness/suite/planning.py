@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from harness.config import FILES, Config, suites_said
 from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteError, UsageError
 from harness.records.types import DeviceInfo, Launch
-from harness.suite.case_id import CaseId, Selector, Size
+from harness.suite.case_id import GRAPH, CaseId, Selector, Size, with_graph
 from harness.suite.kernel import Geometry, Kernel, Step, is_for
 from harness.suite.loader import (
     WORKING_TREE,
@@ -24,7 +24,7 @@ from harness.suite.loader import (
     discover_at,
     remember,
 )
-from harness.suite.problem import Case, computed
+from harness.suite.problem import Case, Problem, computed
 from harness.suite.suite import Suite
 from harness.system import git
 
@@ -46,39 +46,75 @@ class Refusal:
 
 
 def plan(
-    suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
+    suite: Suite,
+    patterns: Sequence[str] = (),
+    sizes: Sequence[str] = (),
+    *,
+    quick: bool = False,
+    graph: bool = False,
 ) -> list[PlannedCase]:
     """Return every selected case of a suite, kernel by kernel in ladder order.
 
     A pattern names a suite, a kernel or a case, or is a glob of these (`Selector`). A size in a pattern has
-    priority, then `sizes` that fit the suite's axes, then the suite's own.
+    priority, then `sizes` that fit the suite's axes, then the suite's own. With `graph` each case is followed
+    by the same case by CUDA graph, unless its kernel is launched by graph anyway. Raises UsageError.
     """
     axes = suite.problem.axes
+    if graph and GRAPH in axes:
+        raise UsageError(
+            f"{suite.name} has an axis named {GRAPH}, so --graph cannot mark its cases: write graph=True in "
+            "its kernels."
+        )
     asked = [size.at(axes) for size in map(Size.parse, sizes) if size.fits(axes)]
     points = asked if sizes else list(suite.problem.points(quick=quick))
     selectors = [Selector.parse(pattern) for pattern in patterns] or [Selector("*")]
     return [
         PlannedCase(kernel, suite.case(kernel, dict(point)), suite.problem.has_reference)
         for kernel in suite.kernels
-        for point in _points(suite, kernel, selectors, points)
+        for point in _points(suite, kernel, selectors, points, graph=graph and not kernel.graph)
     ]
 
 
 def _points(
-    suite: Suite, kernel: Kernel, selectors: Sequence[Selector], points: Sequence[Mapping[str, int]]
+    suite: Suite,
+    kernel: Kernel,
+    selectors: Sequence[Selector],
+    points: Sequence[Mapping[str, int]],
+    *,
+    graph: bool,
 ) -> Iterator[Mapping[str, int]]:
-    """Yield the requested points once each. A glob that matches none of `points` gets all of the suite's."""
+    """Yield the requested points once each. A glob that matches none of `points` gets all of the suite's.
+
+    With `graph` each point is followed by its marked one, unless a glob selects only one of them.
+    """
     problem = suite.problem
     seen: list[Mapping[str, int]] = []
     for selector in selectors:
         if not selector.names(suite.name, kernel.name):
             continue
-        every = [*problem.points(), *problem.points(quick=True)] if selector.has_glob_size else []
-        found = selector.points(problem.axes, points) or selector.points(problem.axes, every)
+        if selector.has_glob_size:
+            plain = points, _every_point(problem)
+            marked = (_with_marked(problem, each) for each in plain)
+            offered = marked if graph else (*plain, *marked)
+            found = next(filter(None, (selector.points(problem.axes, each) for each in offered)), ())
+        else:
+            found = selector.points(problem.axes, points)
+            found = _with_marked(problem, found) if graph else found
         for point in found:
             if point not in seen:
                 seen.append(point)
                 yield point
+
+
+def _every_point(problem: Problem) -> list[Mapping[str, int]]:
+    return [*problem.points(), *problem.points(quick=True)]
+
+
+def _with_marked(problem: Problem, points: Iterable[Mapping[str, int]]) -> list[Mapping[str, int]]:
+    """Return points, each followed by the same point by graph, if the problem's axes leave the name free."""
+    if GRAPH in problem.axes:
+        return list(points)
+    return [each for point in points for each in (point, with_graph(point))]
 
 
 def divided(
@@ -128,8 +164,8 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
             Size.parse(selector.size).at(problem.axes)
         except UsageError as error:
             return error.message
-    every = [*problem.points(), *problem.points(quick=True)]
-    if selector.points(problem.axes, every):
+    every = _every_point(problem)
+    if selector.points(problem.axes, _with_marked(problem, every)):
         return ""
     cases = dict.fromkeys(CaseId.of(suite.name, kernel.name, point).short for point in every)
     return f"There are {', '.join(cases)}."
@@ -171,7 +207,9 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
             raise
         grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
     cluster = None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case)
-    return dataclasses.replace(launch, grid=grid, cooperative=kernel.cooperative, cluster=cluster)
+    return dataclasses.replace(
+        launch, grid=grid, cooperative=kernel.cooperative, cluster=cluster, graph=case.by_graph
+    )
 
 
 def _shape(kernel: Kernel, launched: Kernel | Step, of: str, case: Case) -> Launch:
@@ -238,12 +276,15 @@ class SuitePair(NamedTuple):
         return self.head if plan(self.head.suite, patterns) else self.base
 
     def plans(
-        self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
+        self, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool, graph: bool = False
     ) -> tuple[list[PlannedCase], list[PlannedCase]]:
         """Return the selected cases of base and of head. If their axes differ, each has the sizes that fit
         it.
         """
-        base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)
+        base, head = (
+            [] if side.absent else plan(side.suite, patterns, sizes, quick=quick, graph=graph)
+            for side in self
+        )
         return base, head
 
 

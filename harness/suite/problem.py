@@ -203,6 +203,8 @@ class Case:
     device_facts: DeviceFacts | None = None
     """The device that it runs on; None for a case that is only named or planned."""
     scalars: Mapping[str, int | float] = field(default_factory=dict)
+    by_graph: bool = False
+    """True if its kernel is launched by a CUDA graph."""
 
     if TYPE_CHECKING:
 

@@ -383,7 +383,7 @@ def _not_in_parts(whole: Program, launch: Launch, backend: str) -> str:
     """Return why a program finds its blocks only in a whole launch; empty if it can be launched in parts."""
     host = "the host enqueues its work, in its own way."
     problem = {"kernel": "", "image": "it is compiled already."}.get(whole.kind, host)
-    if launch.attributes:
+    if launch.has_attributes:
         problem = "its blocks may wait for one another."
     if whole.steps or problem:
         return "it has steps." if whole.steps else problem

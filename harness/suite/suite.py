@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.errors import NotYetKnownError, SuiteError
 from harness.numbers import Value
+from harness.suite.case_id import GRAPH, without_graph
 from harness.suite.device_facts import DeviceFacts
 from harness.suite.kernel import Kernel, argument_names, check_folders, with_macros, workspaces
 from harness.suite.layout import Layout, Parameter
@@ -195,7 +196,9 @@ class Suite:
 
         Without a device, macros and scalars that need one are left out: see `on_device`.
         """
+        marked = len(without_graph(sizes)) < len(sizes) and GRAPH not in self.problem.axes
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
+        plain = replace(plain, by_graph=kernel.graph or marked)
         return self.own(with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
 
     def own(self, case: Case) -> Case:

@@ -130,6 +130,7 @@ class KernelData(msgspec.Struct, frozen=True):
     dispatch: CaseValue
     cooperative: bool
     cluster: CaseValue
+    graph: bool
     tune: TuningData | None
     library: bool
     about: str

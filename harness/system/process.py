@@ -535,17 +535,6 @@ class Process(_Child):
                 os.killpg(begun, ours)
 
 
-def age_s() -> float:
-    """Return the time since this process was started, in seconds."""
-    import psutil
-
-    if sys.platform != "linux":
-        return time.time() - psutil.Process().create_time()
-    # psutil adds the moment of the system's start, which is known to a second.
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
 def begin_ready(modules: Sequence[str] = ready.MODULES) -> None:
     """Start the process whose forks will run these modules, unless another user runs them."""
     if not os.environ.get(SUITE_SOCKET):

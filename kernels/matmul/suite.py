@@ -9,6 +9,7 @@ import libraries
 import numpy as np
 import published
 import schedules
+import tensor_maps
 
 from harness import (
     Axis,
@@ -109,6 +110,27 @@ def warps_block(case: Case) -> int:
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
+
+
+def warp_tiles_block(case: Case) -> int:
+    """Threads of as many warps as tiles of a warp are in a block's tile."""
+    return 32 * (case.BM // case.WM) * (case.BN // case.WN)
+
+
+def staged_bytes(case: Case) -> int:
+    """Of the tiles of A and of B in shared memory, in halves."""
+    return 2 * case.STAGES * case.BK * (case.BM + case.BN)
+
+
+def warpgroups_block(case: Case) -> int:
+    """Threads of the warpgroup that copies, and of those that multiply 64 rows each."""
+    return 128 * (1 + case.BM // 64)
+
+
+def persistent_grid(case: Case) -> int:
+    """One block a multiprocessor, each of which computes several tiles of C."""
+    return min(block_tiles(case), case.device.sm_count)
+
 
 WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
 """Tiles of a block, of a warp and of a thread; warp_tiling.cu gives the reasons."""
@@ -309,6 +331,46 @@ suite = Suite(
             block=32,
             grid=fragment_tiles,
             about="one warp per 64x64 tile of C: 4x4 accumulators, fragments of B reused across rows",
+        ),
+        Kernel(
+            "mma_sync",
+            "mma_sync.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 32,
+                "WM": 64,
+                "WN": 64,
+                "STAGES": 4,
+                "GROUP": 8,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="float16",
+            requires="sm_80",
+            block=warp_tiles_block,
+            grid=block_tiles,
+            dynamic_shared_bytes=staged_bytes,
+            about="a warp computes 64x64 by mma.sync; cp.async fills shared memory, ldmatrix reads it",
+        ),
+        Kernel(
+            "wgmma",
+            "wgmma.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 64,
+                "STAGES": 4,
+                "GROUP": 8,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="float16",
+            arch="sm_90a",
+            block=warpgroups_block,
+            grid=persistent_grid,
+            dynamic_shared_bytes=lambda c: staged_bytes(c) + 1024,
+            args=("map_a", "map_b", "a", "b", "c", "m", "n", "k"),
+            setup=tensor_maps.of_inputs,
+            about="Hopper: one warpgroup copies tiles by TMA, two multiply them by wgmma",
         ),
         Kernel(
             "compute_shader",

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import BuildError, HarnessError, LaunchError, MeasureError
+from harness.errors import BuildError, GraphRefusedError, HarnessError, LaunchError, MeasureError
 from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 
@@ -68,6 +68,8 @@ MOST_HELD_NS = 200_000_000
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
+MOST_GRAPH_LAUNCHES = 512
+"""Most launches in one CUDA graph. Capturing a launch takes the host some microseconds."""
 POISON = 0xFF
 """Byte that fills memory before a kernel writes it. With all bits set, every IEEE format reads NaN."""
 
@@ -172,6 +174,13 @@ class Device(Protocol):
 
     def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         """Call a function until it has compiled and tuned itself. Then `built.resources` has its kernels."""
+        return
+
+    def capture(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        """Capture a launch in a CUDA graph, which `launch` and `timed` replay. It may run the kernel.
+
+        Raises GraphRefusedError if the launch cannot be captured, or two captures differ.
+        """
         return
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -333,12 +342,21 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
         )
 
 
+_WITH_GRAPHS = ("cuda", "null")
+"""Backends that replay CUDA graphs."""
 MOST_CLUSTER_BLOCKS = 16
 """Largest cluster of any card; more than 8 blocks fit on some cards alone, which the driver tells."""
 
 
 def _check_attributes(launch: Launch, device: DeviceInfo) -> None:
-    """Raises LaunchError for a cluster or a cooperative grid that no kernel could have on the device."""
+    """Raises LaunchError for a graph, a cluster or a cooperative grid that no kernel could have on the
+    device.
+    """
+    if launch.graph and device.backend not in _WITH_GRAPHS:
+        raise GraphRefusedError(
+            f"{device.name} ({device.spec}) has no CUDA graphs: run it there without --graph, or without "
+            "graph=True in its Kernel."
+        )
     cluster = launch.cluster or (1, 1, 1)
     capability = device.compute_capability
     if (launch.cluster or launch.programmatic) and capability and tuple(capability) < (9, 0):

@@ -3,10 +3,11 @@
 Times are deterministic: a function of the program's text and the bytes it touches, or of the script in
 $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to behaviour::
 
-    {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
+    {"matmul.naive": {"times_ns": [1000.0, 1010.0], "graph_times_ns": [900.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory. After `lost` the device no
-longer opens. A kernel's text can set its own time or fault, which may then differ between commits:
+A replay of a CUDA graph takes a time of `graph_times_ns`, or without it of `times_ns`, for each launch in it.
+Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory, capture. After `lost` the
+device no longer opens. A kernel's text can set its own time or fault, which may then differ between commits:
 ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
 ``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Further keys of the script:
 
@@ -44,6 +45,7 @@ from harness.errors import (
     BuildError,
     ConfigError,
     DeviceError,
+    GraphRefusedError,
     LaunchError,
     MeasureError,
     OutOfMemoryError,
@@ -131,6 +133,7 @@ class NullBuilt(Built):
     times_ns: Iterator[float] | None
     planted: bool = False
     factor: float = 1.0
+    graph_times_ns: Iterator[float] | None = None
 
 
 class NullDevice(HostMemory):
@@ -166,6 +169,7 @@ class NullDevice(HostMemory):
             )
         factor = self.script.get("compilers", {}).get(program.compiler or sys.executable, 1.0)
         times = behaviour.get("times_ns") or (time_in_text and [float(time_in_text[1])])
+        by_graph = behaviour.get("graph_times_ns") or times
         return NullBuilt(
             program,
             fault,
@@ -173,6 +177,7 @@ class NullDevice(HostMemory):
             planted="harness_steps" in program.text,
             resources=Resources(binary_sha256=_binary_sha256(program, factor)),
             factor=factor,
+            graph_times_ns=itertools.cycle(by_graph) if by_graph else None,
         )
 
     def resident_blocks(self, built: Built, launch: Launch) -> int:  # noqa: ARG002
@@ -201,6 +206,11 @@ class NullDevice(HostMemory):
         super().copy(source, destination, offset_bytes, size_bytes)
         self._writes += 1
 
+    def capture(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        assert isinstance(built, NullBuilt)
+        if built.fault == "capture":
+            raise GraphRefusedError("The null device's script makes this capture fail.")
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         assert isinstance(built, NullBuilt)
         self._misbehave(built.fault)
@@ -225,17 +235,20 @@ class NullDevice(HostMemory):
             if built.fault == "overrun":
                 view.base[: view.nbytes] = 0
 
-    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
-        return self.after_wait(self.run(built, arguments, launches))
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        return self.after_wait(self.run(built, arguments, launches, graph=launch.graph))
 
-    def run(self, built: Built, arguments: Sequence[Argument], launches: int) -> float:
+    def run(
+        self, built: Built, arguments: Sequence[Argument], launches: int, *, graph: bool = False
+    ) -> float:
         """Run launches, and return their total time in ns."""
         assert isinstance(built, NullBuilt)
         if built.fault != "memory":
             self._misbehave(built.fault)
         self._run(built, arguments)
-        if built.times_ns is not None:
-            total_ns = sum(itertools.islice(built.times_ns, launches))
+        times_ns = built.graph_times_ns if graph else built.times_ns
+        if times_ns is not None:
+            total_ns = sum(itertools.islice(times_ns, launches))
         else:
             touched_bytes = sum(getattr(argument, "nbytes", 0) for argument in arguments)
             total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)

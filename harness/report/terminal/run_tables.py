@@ -18,7 +18,7 @@ from harness.records.record_files import RunResult
 from harness.records.types import DeviceInfo, Row, Run
 from harness.report.table import Cell, Column, Sheet
 from harness.report.words.of_verdict import source_label, suite_label, word_of_outputs
-from harness.suite.case_id import size_label
+from harness.suite.case_id import Size, size_label, without_graph
 from harness.system.texts import harmless
 
 
@@ -225,12 +225,13 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
     """Yield a ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature,
     result.
     """
-    for size in dict.fromkeys(size_label(row.sizes) for row in result.rows):
-        rows = [row for row in result.rows if size_label(row.sizes) == size]
+    sizes = [size_label(without_graph(row.sizes)) for row in result.rows]
+    for size in dict.fromkeys(sizes):
+        rows = [row for row, of_row in zip(result.rows, sizes, strict=True) if of_row == size]
         yield Sheet(
             title=f"{_title(result.run)}, size {size}",
             columns=[
-                Column("kernel", [row.kernel for row in rows], text=True),
+                Column("kernel", [_name(row) for row in rows], text=True),
                 *_figures(result.run, rows),
                 Column("result", list(map(_status, rows)), text=True),
             ],
@@ -238,6 +239,11 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
                 (*_interval_notes(rows), *_unit_notes(result.run, rows), *_library_notes(rows))
             ),
         )
+
+
+def _name(row: Row) -> str:
+    """Return the kernel's name, followed by the mark of a case by graph."""
+    return " ".join(filter(None, (row.kernel, Size.of(row.sizes).mark)))
 
 
 def _interval_notes(rows: Sequence[Row]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from harness.report.table import Cell, Column, Sheet
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
     "cycles": ("cycles", "cycles"),
+    "elapsed_cycles": ("cycles with the time before and after", "cycles"),
     **{
         f"{STALL}{reason}": (f"warps waited: {words}", "cycles")
         for reason, words in {

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, Built
+from harness.device.backends.cuda.graphs import Graph
 from harness.device.backends.cuda.libcuda import DriverFunction
 from harness.device.frameworks import FrameworkFunction
 from harness.errors import LaunchError
+from harness.records.types import Launch
 
 
 @dataclass(kw_only=True)
@@ -30,6 +32,10 @@ class CudaBuilt(Built):
     """The binary that the driver loads, and the name of the function in it."""
     with_attributes: DriverFunction | None = None
     """The kernel as it is launched with attributes, once it was."""
+    graphs: dict[tuple[Launch, int, int], Graph] = field(default_factory=dict)
+    """Captured graphs by launch, id of the list of arguments, and number of launches in the graph."""
+    replayed: Graph | None = None
+    """The graph that ran last; None after an eager launch."""
     origin: int | None = None
     """Address at which a kernel launched in parts finds its part's first block."""
 

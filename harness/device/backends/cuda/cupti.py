@@ -1,9 +1,9 @@
 """Hardware counters of a card, by CUPTI's range profiler.
 
 The structures are those of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
-cupti_target.h, from CUDA 12.6 on. Each begins with its size, up to the last field known here, so newer
-libraries know which fields are absent. A card counts few events at once: `counted` runs the work once for
-each pass.
+cupti_target.h in CUDA 12.6. Each begins with its size. A newer library accepts it and leaves out what came
+later, but a library refuses a size that it does not know. A card counts few events at once: `counted` runs
+the work once for each pass.
 """
 
 from __future__ import annotations
@@ -40,14 +40,12 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
         ("context", _Pointer),
         ("size", _Size),
         ("image", _Pointer),
-        ("of_device", _Byte),
     ),
     "cuptiProfilerHostInitialize": (
         ("type", _Int),
         ("chip", _Text),
         ("availability", _Pointer),
         ("host", _Pointer),
-        ("single_pass_set", _Text),
     ),
     "cuptiProfilerHostDeinitialize": (("host", _Pointer),),
     "cuptiProfilerHostConfigAddMetrics": (("host", _Pointer), ("metrics", _Pointer), ("count", _Size)),
@@ -102,7 +100,10 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
     "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
 }
-"""Fields of each function's parameters, after the size and a null pointer."""
+"""Fields of each function's parameters, after the size and a null pointer, as in CUDA 12.6 to 13.0.
+
+Newer releases have more fields in three of them and also take shorter ones. Older ones refuse longer ones.
+"""
 
 _WAYS_OUT = {
     35: (
@@ -229,6 +230,7 @@ def counted(
             ranges_in_pass=1,
             nesting_levels=1,
             least_nesting_level=1,
+            target_nesting_level=1,
         )
         _run_passes(profiler, prepare, run)
         _call("cuptiRangeProfilerDecodeData", profiler=profiler)

@@ -20,6 +20,7 @@ import numpy as np
 from harness.device import counters, frameworks
 from harness.device.backends import cubin, nvcc
 from harness.device.backends.base import (
+    MOST_GRAPH_LAUNCHES,
     MOST_HELD_NS,
     Argument,
     Built,
@@ -35,8 +36,9 @@ from harness.device.backends.base import (
     sequence,
     smallest_step,
 )
-from harness.device.backends.cuda import cupti, driver, held_launch, libcuda
+from harness.device.backends.cuda import cupti, driver, graphs, held_launch, libcuda
 from harness.device.backends.cuda.built import CudaBuilt, formats
+from harness.device.backends.cuda.graphs import Graph
 from harness.device.backends.cuda.host_functions import library_function, python_function
 from harness.device.frameworks import ReturnedArray
 from harness.errors import BuildError, MeasureError
@@ -87,7 +89,7 @@ class CudaDevice(Device):
             identity = hashlib.sha256(program.tree_sha256.encode() + binary).hexdigest()
             resources = Resources(binary_sha256=identity)
             call = library_function(program, binary, int(self.stream.handle))
-            return CudaBuilt(call=call, resources=resources)
+            return CudaBuilt(call=call, resources=resources, name=program.name)
         if program.kind == "image":
             nvcc.check_image(program, self.info.arch)
         with driver.translated(f"Loading {program.name}"):
@@ -154,10 +156,10 @@ class CudaDevice(Device):
             context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
             with self._starting():
                 python = frameworks.FrameworkFunction(program.python, context)
-            return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
+            return CudaBuilt(call=python, python=python, resources=identity, by_host=True, name=program.name)
         with self._starting():
             call = python_function(program, int(self.stream.handle))
-        return CudaBuilt(call=call, resources=identity, by_host=True)
+        return CudaBuilt(call=call, resources=identity, by_host=True, name=program.name)
 
     def compile(self, program: Program) -> None:
         """Compile without loading, which needs a context that threads do not have."""
@@ -220,18 +222,88 @@ class CudaDevice(Device):
         self.synchronize()
         built.resources = frameworks.with_kernels(built.resources, kernels)
 
+    def capture(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Capture twice after eager launches, because libraries load and allocate at their first calls."""
+        assert isinstance(built, CudaBuilt)
+        self._run_eagerly(built, launch, arguments)
+        first = self._captured(built, launch, arguments, 1).nodes
+        again = self._captured(built, launch, arguments, 1)
+        again.check_is(first)
+        built.graphs[launch, id(arguments), 1] = again
+        self.synchronize()
+
+    def _run_eagerly(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        with self._for_graph(built), driver.launching(launch):
+            for each in sequence(built, launch, arguments):
+                self._run(*each)
+            _returned(built, arguments)
+
+    def _captured(
+        self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument], launches: int
+    ) -> Graph:
+        """Return a graph of some launches. An eager launch before it allocates memory in the pool."""
+        parts = sequence(built, launch, arguments)
+
+        def enqueue() -> None:
+            with driver.launching(launch):
+                for _ in range(launches):
+                    for each in parts:
+                        self._run(*each)
+
+        self._run_eagerly(built, launch, arguments)
+        with self._for_graph(built):
+            graph = graphs.captured(built.name, int(self.stream.handle), enqueue)
+            graph.arguments, graph.returned = arguments, _returned(built, arguments)
+        return graph
+
+    @contextlib.contextmanager
+    def _for_graph(self, built: CudaBuilt) -> Iterator[None]:
+        pool = built.python.framework.pooled() if built.python else contextlib.nullcontext()
+        with self._starting() if built.by_host else contextlib.nullcontext(), pool:
+            yield
+
+    def _graph(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument], launches: int) -> Graph:
+        key = launch, id(arguments), launches
+        if (launch, id(arguments), 1) not in built.graphs:
+            self.capture(built, launch, arguments)
+        if key not in built.graphs:
+            graph = self._captured(built, launch, arguments, launches)
+            graph.check_is(built.graphs[launch, id(arguments), 1].nodes, launches)
+            built.graphs[key] = graph
+        return built.graphs[key]
+
+    def _graphs(
+        self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument], launches: int
+    ) -> list[Graph]:
+        """Return graphs of so many launches together, each of a power of two."""
+        found = []
+        while launches:
+            most = min(MOST_GRAPH_LAUNCHES, 1 << (launches.bit_length() - 1))
+            found.append(self._graph(built, launch, arguments, most))
+            launches -= most
+        return found
+
+    def _replay(self, built: CudaBuilt, replayed: Sequence[Graph]) -> None:
+        for graph in replayed:
+            graph.replay(int(self.stream.handle))
+            built.replayed = graph
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
         with driver.launching(launch):
-            # Before it is timed, a Python function is called here.
-            with self._starting() if built.by_host else contextlib.nullcontext():
-                for each in sequence(built, launch, arguments):
-                    self._run(*each)
+            if launch.graph:
+                self._replay(built, [self._graph(built, launch, arguments, 1)])
+            else:
+                # Before it is timed, a Python function is called here.
+                with self._starting() if built.by_host else contextlib.nullcontext():
+                    for each in sequence(built, launch, arguments):
+                        self._run(*each)
             held_launch.deliver(_returned(built, arguments), self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
-        """Check a launch of a host function. Kernels always use the harness's own stream."""
+        """Check a launch of a host function. Kernels and graphs always use the harness's own stream."""
         assert isinstance(built, CudaBuilt)
-        if built.call is None:
+        if built.call is None or launch.graph:
             self.launch(built, launch, arguments)
             return False
 
@@ -243,7 +315,9 @@ class CudaDevice(Device):
 
     def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
-        if built.python is not None and built.python.returns:
+        if launch.graph:
+            held_launch.fill(self._graph(built, launch, arguments, 1).returned, self.stream)
+        elif built.python is not None and built.python.returns:
             call = functools.partial(self._call, built, launch, arguments)
             built.filled = held_launch.fill_results(call, self.stream, built.filled)
 
@@ -254,6 +328,7 @@ class CudaDevice(Device):
 
     def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
+        built.replayed = None
         if built.call is not None:
             built.call(arguments)
         elif built.origin is not None:
@@ -279,7 +354,7 @@ class CudaDevice(Device):
     ) -> None:
         """Enqueue a kernel over a whole grid, by default on the harness's stream."""
         function, arguments = built.function, [as_bits(argument) for argument in arguments]
-        if launch.attributes:
+        if launch.has_attributes:
             self._enqueue_with_attributes(built, launch, arguments)
             return
         key = (id(function), launch.dynamic_shared_bytes)
@@ -309,11 +384,14 @@ class CudaDevice(Device):
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         api = driver.api()
         start, end = api.Event(), api.Event()
-        steps = sequence(built, launch, arguments)
+        assert isinstance(built, CudaBuilt)
+        parts = sequence(built, launch, arguments)
         with driver.launching(launch):
+            replayed = self._graphs(built, launch, arguments, launches) if launch.graph else []
             start.record(self.stream)
-            for _ in range(launches):
-                for each in steps:
+            self._replay(built, replayed)
+            for _ in range(0 if replayed else launches):
+                for each in parts:
                     self._run(*each)
             end.record(self.stream)
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
@@ -479,8 +557,10 @@ class CudaDevice(Device):
 
 
 def _returned(built: Built, arguments: Sequence[Argument]) -> list[ReturnedArray]:
-    python = built.python if isinstance(built, CudaBuilt) else None
-    return python.results(arguments) if python else []
+    assert isinstance(built, CudaBuilt)
+    if built.replayed is not None:
+        return built.replayed.returned
+    return built.python.results(arguments) if built.python else []
 
 
 def _resources(function: Any, binary: bytes) -> Resources:

@@ -45,6 +45,12 @@ def deliver(returned: Sequence[ReturnedArray], stream: Any) -> None:
         driver.api().memcpy_dtod_async(result.destination, result.address, result.size_bytes, stream)
 
 
+def fill(returned: Sequence[ReturnedArray], stream: Any) -> None:
+    """Enqueue a fill of the memory of results."""
+    for result in returned:
+        driver.api().memset_d8_async(result.address, POISON, result.size_bytes, stream)
+
+
 def fill_results(call: Call, stream: Any, filled: set[int]) -> set[int]:
     """Call a function until it returns filled memory, and return the addresses of its results.
 
@@ -64,8 +70,7 @@ def _call_and_fill(call: Call, stream: Any) -> set[int]:
     other memory.
     """
     returned = call()
-    for result in returned:
-        driver.api().memset_d8_async(result.address, POISON, result.size_bytes, stream)
+    fill(returned, stream)
     return {result.address for result in returned}
 
 

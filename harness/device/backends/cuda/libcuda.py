@@ -46,7 +46,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 @functools.cache
-def _library() -> Any:
+def driver_library() -> Any:
     """Return the driver's library; None if it is not found by name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
@@ -56,7 +56,7 @@ def _library() -> Any:
 
 def forget_persisting(stream: int) -> None:
     """Make persisting lines of the L2 normal, and allow no new ones. Older drivers and cards refuse."""
-    library = _library()
+    library = driver_library()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
         return
     no_window = (ctypes.c_byte * _ATTRIBUTE_BYTES)()
@@ -65,11 +65,45 @@ def forget_persisting(stream: int) -> None:
     library.cuCtxResetPersistingL2Cache()
 
 
-class DriverFunction:
+def required(name: str, what: str) -> Any:
+    """Return the driver's library. Raises LaunchError where it is not found."""
+    library = driver_library()
+    if library is None:
+        raise LaunchError(f"{name} needs {what}, and libcuda.so.1 is not found.")
+    return library
+
+
+class Driver:
+    """Calls of the driver's library for one kernel, which errors name."""
+
+    def __init__(self, library: Any, name: str) -> None:
+        self.library, self.name = library, name
+
+    def call(self, call: str, *arguments: Any) -> None:
+        """Call the driver. Raises LaunchError, or KernelError for a kernel that faulted before."""
+        if code := getattr(self.library, call)(*arguments):
+            if code == _INVALID_CLUSTER:
+                raise LaunchError(
+                    f"{self.name}: the driver does not allow a cluster of this size on this card ({call}): "
+                    "use a smaller cluster, or the one that its __cluster_dims__ names."
+                )
+            reason = self.meaning(code)
+            kind = KernelError if FAULT.search(reason) or "launch failure" in reason else LaunchError
+            raise kind(f"{self.name}: {call} gave {code} ({reason}).")
+
+    def meaning(self, code: int) -> str:
+        """Return the driver's text for an error."""
+        text = ctypes.c_char_p()
+        self.library.cuGetErrorString(code, ctypes.byref(text))
+        return (text.value or b"unknown").decode(errors="replace")
+
+
+class DriverFunction(Driver):
     """A kernel of a binary, loaded once more, as PyCUDA does not tell the handle of a function."""
 
     def __init__(self, library: Any, binary: bytes, name: str) -> None:
-        self.library, self.name, self.handle = library, name, ctypes.c_void_p()
+        super().__init__(library, name)
+        self.handle = ctypes.c_void_p()
         self._configs: dict[tuple[Launch, int], LaunchConfig] = {}
         module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(binary))
@@ -83,20 +117,6 @@ class DriverFunction:
         except (KernelError, LaunchError):
             self.close()
             raise
-
-    def call(self, call: str, *arguments: Any) -> None:
-        """Call the driver. Raises LaunchError, or KernelError for a kernel that faulted before."""
-        if code := getattr(self.library, call)(*arguments):
-            if code == _INVALID_CLUSTER:
-                raise LaunchError(
-                    f"{self.name}: the driver does not allow a cluster of this size on this card ({call}): "
-                    "use a smaller cluster, or the one that its __cluster_dims__ names."
-                )
-            text = ctypes.c_char_p()
-            self.library.cuGetErrorString(code, ctypes.byref(text))
-            reason = (text.value or b"unknown").decode(errors="replace")
-            kind = KernelError if FAULT.search(reason) or "launch failure" in reason else LaunchError
-            raise kind(f"{self.name}: {call} gave {code} ({reason}).")
 
     def prepare(self, launch: Launch, stream: int) -> LaunchConfig:
         """Return the driver's form of a launch, and allow the function what the launch needs."""
@@ -130,15 +150,12 @@ def _config(launch: Launch, stream: int) -> LaunchConfig:
 
 def function(binary: bytes, name: str) -> DriverFunction:
     """Load a kernel. Raises LaunchError where the driver's library is not found."""
-    library = _library()
-    if library is None:
-        raise LaunchError(f"{name} needs launch attributes, and libcuda.so.1 is not found.")
-    return DriverFunction(library, binary, name)
+    return DriverFunction(required(name, "launch attributes"), binary, name)
 
 
 def resident_blocks(binary: bytes, name: str, launch: Launch) -> int | None:
     """Return the driver's occupancy of a launch; None without the library. Raises LaunchError."""
-    library, blocks = _library(), ctypes.c_int()
+    library, blocks = driver_library(), ctypes.c_int()
     if library is None:
         return None
     kernel = DriverFunction(library, binary, name)
@@ -154,7 +171,7 @@ def resident_blocks(binary: bytes, name: str, launch: Launch) -> int | None:
 
 def resident_clusters(binary: bytes, name: str, launch: Launch) -> int | None:
     """Return how many clusters of a launch the card holds at once; None without the library."""
-    library, clusters = _library(), ctypes.c_int()
+    library, clusters = driver_library(), ctypes.c_int()
     if library is None:
         return None
     kernel = DriverFunction(library, binary, name)

@@ -1,0 +1,353 @@
+// Runs a CUDA kernel of tensor cores on the host, a block at a time: a fibre for each thread, and PTX by what its
+// manual says. tests/test_tensor_stages.py puts the kernel in place of KERNEL_TEXT, with emulate() for asm.
+//
+//     program GRID THREADS DYNAMIC_BYTES M N K SEED EAGER < a, b  > c
+//
+// EAGER is 1 where copies happen when they begin, 0 where they happen when their thread waits for them: between
+// them they find a tile that is read too early, and one that is overwritten too early.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+
+#define __global__
+#define __device__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __restrict__
+#define __shared__ static
+struct Extent { unsigned x, y, z; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+static float2 make_float2(float x, float y) { return {x, y}; }
+struct half {
+    uint16_t bits;
+    half() = default;
+    half(float zero) : bits(0) { if (zero != 0.0f) abort(); }
+};
+static float value(uint16_t bits)
+{
+    _Float16 number;
+    memcpy(&number, &bits, 2);
+    return float(number);
+}
+static int min(int a, int b) { return a < b ? a : b; }
+
+// Fibres
+enum { THREADS_MOST = 512, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
+struct Copy {
+    char* to;
+    const char* from;
+    unsigned bytes, group;
+};
+struct Thread {
+    ucontext_t context;
+    Extent index;
+    bool ended;
+    Copy copies[COPIES_MOST];         // that have not happened
+    unsigned copied, group, rounds;   // copies waiting, groups committed, collective instructions
+};
+static Thread threads[THREADS_MOST];
+static char stacks[THREADS_MOST][STACK_BYTES];
+static Thread* current;
+static ucontext_t scheduler;
+static Extent blockIdx, gridDim, blockDim;
+static unsigned long progress;
+static bool eager;
+static int conflicts;
+#define threadIdx (current->index)
+
+static void yield() { swapcontext(&current->context, &scheduler); }
+static void fail(const char* why) { fprintf(stderr, "%s\n", why); exit(3); }
+
+// A meeting of `size` neighbouring threads. Between two of its rounds the threads may look at each other's words.
+struct Meeting {
+    int arrived = 0;
+    unsigned round = 0;
+};
+static Meeting meetings[3][THREADS_MOST / 32];
+static void meet(int size)
+{
+    Meeting& m = meetings[size == 32 ? 0 : size == 128 ? 1 : 2][size > 128 ? 0 : threadIdx.x / size];
+    const unsigned round = m.round;
+    ++progress;
+    if (++m.arrived == size)
+        m.arrived = 0, ++m.round;
+    else
+        while (m.round == round)
+            yield();
+}
+static void __syncthreads() { meet(blockDim.x); }
+static void __syncwarp() { meet(32); }
+
+// Shared memory. Its addresses do not begin at a multiple of 1,024.
+alignas(1024) static char dynamic_shared[256 * 1024];
+enum { FIRST = 1040 };
+static size_t __cvta_generic_to_shared(const void* p) { return uint32_t((const char*)p - dynamic_shared + FIRST); }
+static char* at(uint32_t address) { return dynamic_shared + int32_t(address - FIRST); }
+
+struct Map { const uint16_t* from; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
+struct Box {
+    uint32_t to;
+    Map map;
+    int column, row;
+};
+struct Barrier {
+    int arrivals, pending, bytes;
+    unsigned phase;
+    uint32_t address;
+    Box boxes[8];  // that have not been copied
+    int waiting;
+};
+static Barrier barriers[32];
+static Barrier& barrier_at(uint32_t address)
+{
+    for (Barrier& b : barriers)
+        if (b.address == address || b.address == 0)
+            return b.address = address, b;
+    fail("too many mbarriers");
+    abort();
+}
+static void settle(Barrier& b)
+{
+    ++progress;
+    if (b.pending == 0 && b.bytes == 0)
+        b.pending = b.arrivals, ++b.phase;
+}
+
+static uint32_t words[2][THREADS_MOST][8];  // what threads show each other, by the parity of their round
+
+using Operands = char* const*;
+template <class T> static T get(char* p) { T out; memcpy(&out, p, sizeof out); return out; }
+static uint32_t u32(char* p) { return get<uint32_t>(p); }
+
+static void load_matrices(Operands o, bool transposed)
+{
+    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
+    words[parity][threadIdx.x][0] = u32(o[4]);
+    meet(32);
+    for (int q = 0; q < 4; ++q) {
+        uint16_t out[2];
+        unsigned groups = 0;
+        for (int row = 0; row < 8; ++row)
+            groups |= 1u << words[parity][first + 8 * q + row][0] / 16 % 8;
+        conflicts += lane == 0 && groups != 255;
+        for (int i = 0; i < 2; ++i) {
+            const int row = transposed ? lane % 4 * 2 + i : lane / 4, column = transposed ? lane / 4 : lane % 4 * 2 + i;
+            out[i] = get<uint16_t>(at(words[parity][first + 8 * q + row][0]) + 2 * column);
+        }
+        memcpy(o[q], out, 4);
+    }
+}
+
+static float half_of(uint32_t word, int upper) { return value(uint16_t(word >> 16 * upper)); }
+
+static void mma(Operands o)
+{
+    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
+    for (int i = 0; i < 6; ++i)
+        words[parity][threadIdx.x][i] = u32(o[4 + i]);
+    meet(32);
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        float sum = get<float>(o[i]);
+        for (int p = 0; p < 16; ++p) {
+            const int pair = p % 8 / 2;
+            const uint32_t a = words[parity][first + row % 8 * 4 + pair][p / 8 * 2 + row / 8];
+            const uint32_t b = words[parity][first + column * 4 + pair][4 + p / 8];
+            sum += half_of(a, p % 2) * half_of(b, p % 2);
+        }
+        memcpy(o[i], &sum, 4);
+    }
+}
+
+// The swizzle of 128 bytes: 16-byte units of an address, exchanged by the line of 128 bytes that they lie in.
+static uint32_t swizzle(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+static void wgmma_instruction(Operands o)
+{
+    const uint64_t a = get<uint64_t>(o[128]), b = get<uint64_t>(o[129]);
+    const bool add = get<int>(o[130]);
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    meet(128);
+    auto begin = [](uint64_t d) { return uint32_t(d & 0x3fff) << 4; };
+    auto leading = [](uint64_t d) { return uint32_t(d >> 16 & 0x3fff) << 4; };
+    auto stride = [](uint64_t d) { return uint32_t(d >> 32 & 0x3fff) << 4; };
+    if (a >> 62 != 1 || b >> 62 != 1)
+        fail("wgmma: not the swizzle of 128 bytes");
+    float of_a[2][16];
+    for (int lower = 0; lower < 2; ++lower)
+        for (int p = 0; p < 16; ++p) {
+            const int row = warp * 16 + lane / 4 + 8 * lower;
+            of_a[lower][p] = value(get<uint16_t>(at(swizzle(begin(a) + row % 8 * 128 + row / 8 * stride(a) + p * 2))));
+        }
+    for (int i = 0; i < 128; ++i) {
+        const int lower = i / 2 % 2, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        float sum = add ? get<float>(o[i]) : 0.0f;
+        for (int p = 0; p < 16; ++p) {
+            const uint32_t address =
+                begin(b) + column % 64 * 2 + column / 64 * leading(b) + p % 8 * 128 + p / 8 * stride(b);
+            sum += of_a[lower][p] * value(get<uint16_t>(at(swizzle(address))));
+        }
+        memcpy(o[i], &sum, 4);
+    }
+    meet(128);
+}
+
+static void copy_boxes(Barrier& barrier)
+{
+    for (; barrier.waiting > 0; settle(barrier)) {
+        const auto [to, map, column, row] = barrier.boxes[--barrier.waiting];
+        for (int y = 0; y < map.box_rows; ++y)
+            for (int x = 0; x < 64; ++x) {
+                const bool inside = row + y < map.rows && column + x < map.columns;
+                const uint16_t bits = inside ? map.from[size_t(row + y) * map.columns + column + x] : 0;
+                memcpy(at(swizzle(to + y * 128 + x * 2)), &bits, 2);
+            }
+        barrier.bytes -= map.box_rows * 128;
+    }
+}
+
+static void begin_boxes(Operands o)
+{
+    Barrier& barrier = barrier_at(u32(o[2]));
+    const Box box = {u32(o[0]), get<Map>(get<char*>(o[1])), get<int>(o[3]), get<int>(o[4])};
+    if (box.to % 1024 || box.map.box_columns != 64 || barrier.waiting == 8)
+        fail("a box has 128 bytes a row and lands at a multiple of 1,024");
+    barrier.boxes[barrier.waiting++] = box;
+    if (eager)
+        copy_boxes(barrier);
+}
+
+static void copy_groups(int before)  // the copies of earlier groups than this one happen
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < current->copied; ++i) {
+        const Copy& copy = current->copies[i];
+        if (int(copy.group) >= before) {
+            current->copies[kept++] = copy;
+            continue;
+        }
+        memset(copy.to, 0, 16);
+        memcpy(copy.to, copy.from, copy.bytes);
+    }
+    current->copied = kept;
+}
+
+static void run(const char* ptx, Operands o)
+{
+    auto is = [&](const char* name) { return strstr(ptx, name) != nullptr; };
+    if (is("cp.async.bulk.tensor.2d"))
+        begin_boxes(o);
+    else if (is("cp.async.cg.shared.global")) {
+        const uint32_t to = u32(o[0]), bytes = u32(o[2]);
+        const char* const from = get<char*>(o[1]);
+        if (to % 16 || (bytes && uintptr_t(from) % 16))
+            fail("cp.async: not aligned");
+        if (current->copied == COPIES_MOST)
+            fail("cp.async: too many copies wait");
+        current->copies[current->copied++] = {at(to), from, bytes, current->group};
+        if (eager)
+            copy_groups(current->group + 1);
+    } else if (is("cp.async.commit_group"))
+        ++current->group;
+    else if (is("cp.async.wait_group"))
+        copy_groups(int(current->group) - get<int>(o[0]));
+    else if (is("ldmatrix"))
+        load_matrices(o, is(".trans"));
+    else if (is("mma.sync"))
+        mma(o);
+    else if (is("wgmma.mma_async"))
+        wgmma_instruction(o);
+    else if (is("mbarrier.init"))
+        barrier_at(u32(o[0])) = {get<int>(o[1]), get<int>(o[1]), 0, 0, u32(o[0]), {}, 0};
+    else if (is("mbarrier.arrive")) {
+        Barrier& barrier = barrier_at(u32(o[0]));
+        barrier.bytes += is("expect_tx") ? get<int>(o[1]) : 0;
+        if (--barrier.pending < 0)
+            fail("mbarrier: more arrivals than threads");
+        settle(barrier);
+    } else if (is("mbarrier.try_wait"))
+        // A phase of the other parity than the present one is the one before it, which has ended.
+        for (Barrier& b = barrier_at(u32(o[0])); copy_boxes(b), b.phase % 2 == u32(o[1]) % 2;)
+            yield();
+    else if (!is("wgmma.") && !is("fence") && !is("setmaxnreg"))
+        fail(ptx);
+}
+
+template <class... T>
+static void emulate(const char* ptx, T&&... operands)
+{
+    char* const pointers[] = {(char*)&operands..., nullptr};
+    run(ptx, pointers);
+}
+
+KERNEL_TEXT
+
+static half *a, *b;
+static float* c;
+static int m, n, k;
+
+static void body()
+{
+    #ifdef TENSOR_MAPS
+    TensorMap maps[2] = {};
+    const Map given[2] = {{(uint16_t*)a, m, k, BM, 64}, {(uint16_t*)b, k, n, BK, 64}};
+    for (int i = 0; i < 2; ++i)
+        memcpy(&maps[i], &given[i], sizeof(Map));
+    ENTRY(maps[0], maps[1], a, b, c, m, n, k);
+    #else
+    ENTRY(a, b, c, m, n, k);
+    #endif
+    current->ended = true;
+    ++progress;
+    yield();
+}
+
+int main(int, char** argv)
+{
+    gridDim = {unsigned(atoi(argv[1])), 1, 1}, blockDim = {unsigned(atoi(argv[2])), 1, 1};
+    m = atoi(argv[4]), n = atoi(argv[5]), k = atoi(argv[6]);
+    srand(atoi(argv[7]));
+    eager = atoi(argv[8]);
+    a = (half*)aligned_alloc(64, (size_t(m) * k * 2 + 63) / 64 * 64);
+    b = (half*)aligned_alloc(64, (size_t(k) * n * 2 + 63) / 64 * 64);
+    c = (float*)malloc(size_t(m) * n * 4);
+    memset(c, 0xff, size_t(m) * n * 4);  // NaN
+    if (fread(a, 2, size_t(m) * k, stdin) != size_t(m) * k || fread(b, 2, size_t(k) * n, stdin) != size_t(k) * n)
+        return 2;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+        memset(dynamic_shared, 0xff, sizeof dynamic_shared);  // NaN
+        memset(barriers, 0, sizeof barriers), memset(meetings, 0, sizeof meetings);
+        Thread* order[THREADS_MOST];
+        unsigned left = blockDim.x;
+        for (unsigned i = 0; i < left; ++i) {
+            Thread& t = threads[i];
+            t = {};
+            t.index.x = i;
+            getcontext(&t.context);
+            t.context.uc_stack = {stacks[i], 0, STACK_BYTES};
+            makecontext(&t.context, body, 0);
+            order[i] = &t;
+        }
+        while (left > 0) {
+            const unsigned long before = progress;
+            for (unsigned i = 0; i < left; ++i) {
+                const unsigned other = i + rand() % (left - i);
+                Thread* const t = order[other];
+                order[other] = order[i], order[i] = t;
+                current = t, swapcontext(&scheduler, &t->context);
+            }
+            unsigned kept = 0;
+            for (unsigned i = 0; i < left; ++i)
+                if (!order[i]->ended)
+                    order[kept++] = order[i];
+            left = kept;
+            if (progress == before)
+                fail("every thread waits");
+        }
+    }
+    fwrite(c, 4, size_t(m) * n, stdout);
+    fprintf(stderr, "%d\n", conflicts);
+}
