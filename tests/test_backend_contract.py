@@ -6,6 +6,7 @@ A backend that is not there skips, unless HARNESS_REQUIRE_DEVICE names it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from harness import Axis, Input, Kernel, Output, Problem, Suite
 from harness.device.backends import null, open_device
 from harness.device.backends.base import check_launch, check_resident
-from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
+from harness.errors import BuildError, DeviceError, GraphRefusedError, LaunchError, OutOfMemoryError
 from harness.records.types import DeviceInfo, Launch, Resources
 from harness.suite.layout import Layout, Parameter
 from harness.suite.sources import Program, program
@@ -673,6 +674,13 @@ def test_an_illegal_launch_is_refused_with_its_numbers(device, what):
     with pytest.raises(LaunchError, match=r"\d") as caught:
         check_launch(illegal_launches(device.info)[what], device.info)
     assert caught.value.reason == "launch-refused"
+
+
+@every_backend
+def test_only_cuda_has_graphs(device):
+    refused = pytest.raises(GraphRefusedError, match="has no CUDA graphs: run it there without --graph")
+    with nullcontext() if device.info.backend in ("cuda", "null") else refused:
+        check_launch(replace(LAUNCH_OF_ONE, graph=True), device.info)
 
 
 LAUNCH_OF_ONE = Launch(grid=(1, 1, 1), block=(1, 1, 1))

@@ -498,6 +498,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *found, size_t *many)
     for (int i = 0; found && i < *many; ++i) found[i] = (CUgraphNode)((1ull << 42) + i);
     if (graph == (CUgraph)(1ull << 43) && found) found[0] = (CUgraphNode)(1ull << 44);
     if (graph == (CUgraph)(1ull << 43)) return *many = 1, 0;
+    if (found && !*many) return CUDA_ERROR_INVALID_VALUE; /* as a card does */
     return *many = count, graph != (CUgraph)(1ull << 41);
 }
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
@@ -662,6 +663,7 @@ def test_launches_by_graph_are_replays_of_powers_of_two(capturing):
             r"captured in a CUDA graph: wave returned 900: the stream is captured; the ",
         ),
         ([(KERNEL, 1), (WAIT, 0)], r"ended with 901 \(of the test\)\. While it is captured, it may not wait"),
+        ([], "its capture holds no kernel, but nothing. Let it put its work on the stream"),
         ([(COPY, 0)], "its capture holds no kernel, but 1 x copy"),
         ([(KERNEL, 1), (ALLOCATION, 0)], "it allocates memory in the capture"),
     ],

@@ -53,7 +53,11 @@ def test_any_text_names_cases_or_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["twin.same", "matmul.naive", "s.k[]", FULL, f"{FULL} +2 %", "a.b@64x1", "a.b@64 +2 %"]
+    "text",
+    [
+        *("twin.same", "matmul.naive", "s.k[]", FULL, f"{FULL} +2 %", "a.b@64x1", "a.b@64 +2 %"),
+        *("a.b@64,graph=1", "a.b[n=64,graph=1] +2 %"),
+    ],
 )
 def test_what_is_read_is_written(text):
     assert str(CaseId.parse(text)) == text

@@ -190,6 +190,16 @@ def test_a_vanished_kernel_asked_for_at_a_size_is_missing(harness, repository):
     assert done.statuses == {"gone": ("missing", "only-in-base")}
 
 
+def test_cases_by_graph_have_verdicts_of_their_own(harness, repository):
+    asked = ("--graph", *NULL, "--json", "--no-save")
+    [result] = harness("compare", "HEAD~1", "HEAD", "slower", *asked, cwd=repository).json
+    verdicts = {each["case"]: each for each in result["verdicts"]}
+    assert {case: each["status"] for case, each in verdicts.items()} == dict.fromkeys(
+        ("toy.slower[n=64]", "toy.slower[n=64,graph=1]"), "regression"
+    )
+    assert [each["head"]["launch"]["graph"] for each in verdicts.values()] == [False, True]
+
+
 def test_what_the_device_cannot_run_is_not_compared_and_not_missing(harness, repository):
     done = harness("compare", "HEAD~1", "HEAD", "unfit", "too_large", *NULL, "--no-save", cwd=repository)
     assert done.status == ExitCode.INCONCLUSIVE

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from harness.device.backends.base import MOST_HELD_NS
+from harness.device.backends.base import MOST_GRAPH_LAUNCHES, MOST_HELD_NS
 from harness.device.backends.null import NullBuilt
 from harness.measure.timing import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
 from harness.records.types import Launch
@@ -28,7 +29,7 @@ class Recording(RecordingDevice):
         self.tick, self.flush_ns = tick_ns, flush_ns
 
     def timed(self, built, launch, arguments, launches):
-        assert launch is LAUNCH
+        assert replace(launch, graph=False) == LAUNCH
         assert list(arguments) == ["x", "y"]
         time_ns = self.run(built, arguments, launches)
         self.log.append(f"T{launches}")
@@ -68,13 +69,14 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def measured(clock):
-    def run(times, *, tick_ns=1.0, flush_ns=0.0, info=None, warms_up=True, **settings):
+    def run(times, *, tick_ns=1.0, flush_ns=0.0, info=None, warms_up=True, graph=False, **settings):
         """Measure a kernel whose launches take these times, again and again."""
         device = Recording(clock, tick_ns=tick_ns, flush_ns=flush_ns, **(info or {}))
         device.warms_up = warms_up
         times = itertools.cycle(times) if isinstance(times, (list, tuple)) else times
         built = NullBuilt(Program("toy.one", "one", ""), "", iter(times))
-        found = measure(device, Subject(built, LAUNCH, ["x", "y"]), MeasureSettings(**settings))
+        subject = Subject(built, replace(LAUNCH, graph=graph), ["x", "y"])
+        found = measure(device, subject, MeasureSettings(**settings))
         return SimpleNamespace(found=found, log=device.log)
 
     return run
@@ -215,6 +217,21 @@ def test_launches_per_slot(measured, time_ns, tick_ns, min_slot_ns, launches):
     ).found
     assert found.launches_per_slot == launches
     assert found.tick_ns == tick_ns
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "l2", "launches", "slots"),
+    [
+        pytest.param(1 * MS, None, 1, "20*(T1) S", id="a launch is long enough"),
+        pytest.param(3000.0, None, 256, "O520000 26*(T256) S", id="a power of two of short ones"),
+        pytest.param(1.0, None, MOST_GRAPH_LAUNCHES, "O4000000 200*(T512) S", id="not too many"),
+        pytest.param(50_000.0, "cold", 2, "O4000000 100*(F T1 F T1) S", id="cold: a graph for each launch"),
+    ],
+)
+def test_a_slot_by_graph_is_one_replay(measured, time_ns, l2, launches, slots):
+    run = measured([time_ns], graph=True, l2=l2, warmup_max_s=0.001, info={"l2_bytes": 1})
+    assert (run.found.l2, run.found.launches_per_slot) == (l2 or "hot", launches)
+    assert " ".join(said(slots)) in " ".join(run.log)
 
 
 def test_a_steady_kernel_is_warm_when_the_least_time_is_over(measured):

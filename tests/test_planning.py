@@ -226,6 +226,40 @@ def test_launch_attributes_are_of_the_case():
             dataclasses.replace(made, **changes)
 
 
+def test_a_case_by_graph_follows_the_eager_one():
+    def ids(*patterns, **asked):
+        return [each.partition(".")[2] for each in names(plan(LINES, patterns, **asked))]
+
+    eager = ids("naive")
+    assert len(eager) > 1
+    marked = [case.replace("]", ",graph=1]") for case in eager]
+    both = [each for pair in zip(eager, marked, strict=True) for each in pair]
+    assert ids("naive", graph=True) == both
+    assert ids("naive[*]", graph=True) == both
+    assert ids("naive[*graph=1]", graph=True) == ids("naive[*graph=1]") == marked
+    assert ids("naive@5", graph=True) == ["naive[n=5]", "naive[n=5,graph=1]"]
+    assert ids("naive@5,graph=1") == ids("naive[n=5,graph=1]", graph=True) == ["naive[n=5,graph=1]"]
+    (planned,) = plan(LINES, ["naive@5,graph=1"])
+    assert launch_of(planned.kernel, planned.case).attributes == "graph"
+    always = dataclasses.replace(LINES, kernels=[dataclasses.replace(LINES.kernels[0], graph=True)])
+    assert [each.case.by_graph for each in plan(always, graph=True)] == [True] * len(eager)
+
+
+def test_an_axis_may_have_the_name_of_the_mark():
+    class Nodes(Problem):
+        n, graph = Axis((8,)), Axis((1, 2))
+        y = Output("n", "graph")
+
+    suite = Suite("nodes", Nodes(), [kernel()])
+    cases = [planned.case for planned in plan(suite)]
+    assert [case.by_graph for case in cases] == [False] * 2
+    assert [plan(suite, [case.id])[0].case for case in cases] == cases
+    with pytest.raises(UsageError, match=r"nodes has an axis named graph.* write graph=True in its kernels"):
+        plan(suite, graph=True)
+    with pytest.raises(SuiteError, match=r"has graph=True; expected a source for cuda"):
+        Kernel("one", {"opencl": "one.cl"}, block=32, grid=1, graph=True)
+
+
 def test_a_grid_of_as_many_blocks_as_stay_resident():
     """Counted for the block and the shared memory that the kernel asks for, which may know the device too."""
     made = kernel(

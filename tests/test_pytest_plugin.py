@@ -447,8 +447,8 @@ def test_the_closest_marker_wins_and_the_command_line_over_all(bed):
         "class TestB:\n    def test_b(self, gpu_case):\n        assert gpu_case.case.n == 8\n"
     )
     bed.run().assert_outcomes(passed=2)
-    assert collected(bed.run("--collect-only", "-q", "--perf-size=4", "--perf-size=2")) == [
-        *("toy.tiled@4", "toy.tiled@2") * 2
+    assert collected(bed.run("--collect-only", "-q", "--perf-size=4", "--perf-size=2", "--perf-graph")) == [
+        *("toy.tiled@4", "toy.tiled@4,graph=1", "toy.tiled@2", "toy.tiled@2,graph=1") * 2
     ]
 
 

@@ -18,6 +18,7 @@ from harness.history.row_summary import summary_of
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import read_run
 from harness.records.types import Launch
+from harness.report.terminal.run_tables import run_tables
 from harness.run import device_session
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
@@ -131,6 +132,42 @@ def test_launch_attributes_are_checked_and_recorded(tmp_path):
     refused = run_all(folder)[0].rows[-1]
     assert refused.reason == "launch-refused"
     assert "plain of tiny.plain waits for its whole grid" in refused.message
+
+
+def test_cases_by_graph_are_measured_beside_eager_ones(tmp_path, monkeypatch):
+    brief = {"times_ns": [3000.0], "graph_times_ns": [2000.0]}
+    script = {"tiny.brief": brief, "tiny.broken": {"fault": "capture"}, "tiny.always": brief}
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", write_null_script(tmp_path / "script.json", script))
+    text = LADDER.replace("grid=1)", "grid=1, graph=name == 'always')")
+    folder = ladder(tmp_path / "tiny", ["brief", "broken", "always"], text)
+    loaded = load(folder)
+    settings = SessionSettings(device="null", measure=QUICK, results=tmp_path / "results")
+    with Session(loaded, settings, Recorder()) as session:
+        result = session.run(plan(loaded.suite, graph=True))
+    assert [(row.case, row.status, row.reason) for row in result.rows] == [
+        ("tiny.brief[n=32]", "measured", ""),
+        ("tiny.brief[n=32,graph=1]", "measured", ""),
+        ("tiny.broken[n=32]", "measured", ""),
+        ("tiny.broken[n=32,graph=1]", "failed", "graph-refused"),
+        ("tiny.always[n=32]", "measured", ""),
+    ]
+    eager, graph, _, refused, always = result.rows
+    for row, time_ns, l2, by_graph in (
+        (eager, 3000, "cold", False),
+        (graph, 2000, "hot", True),
+        (always, 2000, "hot", True),
+    ):
+        assert row.measurement
+        assert row.launch
+        assert {*row.measurement.times_ns} == {time_ns}
+        assert (row.measurement.l2, row.launch.graph) == (l2, by_graph)
+    assert "makes this capture fail" in refused.message
+    ((_, rows, _),) = records_below(tmp_path / "results")
+    assert rows[1].launch == graph.launch
+    ladder_of_32, *others = run_tables(result)
+    assert not others
+    assert ladder_of_32.columns[0].cells[:2] == ["brief", "brief graph=1"]
+    assert "With a hot L2 cache, and the others cold: brief graph=1, always." in ladder_of_32.caption
 
 
 @pytest.fixture(scope="module")

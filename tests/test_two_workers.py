@@ -37,6 +37,7 @@ BASE = protocol.WarmUpReply(
     warmup_s=0.25,
     settled=True,
     restored=False,
+    by_graph=False,
 )
 HEAD = msgspec.structs.replace(BASE, time_ns=2 * MS, warmup_s=0.5)
 
@@ -117,13 +118,14 @@ class Worker:
 def compared(
     settings: PairSettings = TEN_QUADS,
     *,
+    base: protocol.WarmUpReply = BASE,
     head: protocol.WarmUpReply = HEAD,
     seed: int = 1,
     answers: Mapping[str, object] = {},
     first: SideName = "base",
 ) -> tuple[Host, Any]:
     """What the pair answers; `answers` are by the request and the side, as "Take head"."""
-    host = Host({"base": BASE, "head": head}, answers)
+    host = Host({"base": base, "head": head}, answers)
     pair = TurnPair(
         lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
         lambda side, worker: host.opened.append(side),
@@ -163,6 +165,14 @@ def test_the_turns_of_a_quad_are_on_the_same_data_and_of_as_many_launches():
     assert {turn.launches for turn in turns} == {1}  # each launch has its own interval
     assert [turn.canary for turn in turns] == [False, False, *[True, *[False] * 7] * 5]
     assert reply.block.launches_per_slot == 1
+
+
+def test_a_turn_by_graph_has_a_power_of_two_of_launches():
+    brief = {"time_ns": 8000.0, "l2": "hot", "by_graph": True}
+    base, head = (msgspec.structs.replace(each, **brief) for each in (BASE, HEAD))
+    assert compared(base=base, head=head)[1].block.launches_per_slot == 256
+    restored = msgspec.structs.replace(base, restored=True)
+    assert compared(base=restored, head=head)[1].block.launches_per_slot == 38  # a graph for each
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -125,7 +125,7 @@ L2 = click.Choice(["cold", "hot"])
 l2 = click.option(
     "--l2",
     type=L2,
-    help="Flush the L2 cache before each launch (cold), or not (hot); default: cold on a GPU.",
+    help="Flush the L2 cache before each launch (cold), or not (hot); default: cold on a GPU, hot by graph.",
 )
 form = click.option(
     "--format", "form", type=Choice(("terminal", "markdown")), default="terminal", show_default=True

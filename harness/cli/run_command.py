@@ -17,7 +17,9 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 
 @click.command("run")
 @click.option(
-    "--l2", type=options.L2, help="L2 cache before each launch; default: cold on a GPU, hot on a CPU."
+    "--l2",
+    type=options.L2,
+    help="L2 cache before each launch; default: cold on a GPU, hot on a CPU and by graph.",
 )
 @options.seconds(
     "--max-time", "Longest time to measure one case, without warm-up; default: 2 on a GPU, 1 elsewhere."

@@ -106,7 +106,12 @@ class Size:
 
     def fits(self, axes: Collection[str]) -> bool:
         """Tell whether it gives a length for exactly the axes of a problem."""
-        return set(self.axes) == set(axes) if self.axes else len(self.lengths) in (1, len(axes))
+        own = self._without_mark(axes)
+        return set(self.axes) == set(own) if self.axes else len(self.lengths) in (1, len(own))
+
+    def _without_mark(self, axes: Collection[str]) -> list[str]:
+        """Return the axes without one that has the name of the mark."""
+        return [axis for axis in axes if not (self.graph and axis == GRAPH)]
 
     def at(self, axes: Collection[str]) -> dict[str, int]:
         """Return a length for each of a problem's axes, in the problem's order. Raises UsageError."""
@@ -114,12 +119,13 @@ class Size:
             has = f"is of {', '.join(self.axes)}" if self.axes else f"has {len(self.lengths)} numbers"
             expected = f"or {len(axes)} for the axes {', '.join(axes)}"
             raise UsageError(f"Size {self} {has}; expected one, {expected}.")
+        own = self._without_mark(axes)
         if self.axes:
             named = dict(zip(self.axes, self.lengths, strict=True))
-            point = {axis: named[axis] for axis in axes}
+            point = {axis: named[axis] for axis in own}
         else:
-            lengths = self.lengths * len(axes) if len(self.lengths) == 1 else self.lengths
-            point = dict(zip(axes, lengths, strict=True))
+            lengths = self.lengths * len(own) if len(self.lengths) == 1 else self.lengths
+            point = dict(zip(own, lengths, strict=True))
         return with_graph(point) if self.graph else point
 
 

@@ -51,6 +51,7 @@ _OPTIONS = {
     "--perf-gpus": _value("all|0,1", "Like cards of this machine that share the work of --perf-base."),
     "--perf-size": _value("N|MxNxK", "One number for every axis, or one an axis; repeatable.", **_REPEATABLE),
     "--perf-quick": _flag("The suites' small sizes; the default on a CPU."),
+    "--perf-graph": _flag("Run each case of a suite by replay of a CUDA graph too, as with --graph."),
     "--perf-base": _value(
         "REV", "Compare the working tree with this commit: paired, benchmark by benchmark."
     ),

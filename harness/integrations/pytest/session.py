@@ -254,7 +254,7 @@ class CaseRunner:
         self, pair: SuitePair, sizes: Sequence[str], wanted: CaseOptions, *, quick: bool
     ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
         """Yield every case at base and at head; without a base, only of the working tree."""
-        plans = pair.plans(wanted.patterns, sizes, quick=quick)
+        plans = pair.plans(wanted.patterns, sizes, quick=quick, graph=self.option("perf_graph"))
         base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
         for name in dict.fromkeys([*head, *base]):
             yield None if self._base is None else base.get(name), head.get(name)

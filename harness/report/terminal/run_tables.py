@@ -236,7 +236,12 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
                 Column("result", list(map(_status, rows)), text=True),
             ],
             caption="\n".join(
-                (*_interval_notes(rows), *_unit_notes(result.run, rows), *_library_notes(rows))
+                (
+                    *_interval_notes(rows),
+                    *_l2_notes(rows),
+                    *_unit_notes(result.run, rows),
+                    *_library_notes(rows),
+                )
             ),
         )
 
@@ -249,6 +254,16 @@ def _name(row: Row) -> str:
 def _interval_notes(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.measurement for row in rows):
         yield half_of(CONFIDENCE)
+
+
+def _l2_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the rows that were measured with a hot L2, if others were measured cold."""
+    names = {
+        policy: [_name(row) for row in rows if row.measurement and row.measurement.l2 == policy]
+        for policy in ("hot", "cold")
+    }
+    if all(names.values()):
+        yield f"With a hot L2 cache, and the others cold: {', '.join(names['hot'])}."
 
 
 def _figures(run: Run, rows: Sequence[Row]) -> list[Column]:

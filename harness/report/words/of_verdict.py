@@ -78,6 +78,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "tampered": ("the suite replaced what judges it", ""),
     "kernel-fault": ("fault on the device", "'harness check --sanitize' finds the line"),
     "launch-refused": ("launch refused", ""),
+    "graph-refused": ("no CUDA graph of it", "measure eager launches"),
     "out-of-memory": ("out of memory", "compare smaller sizes"),
     "crashed": ("the process crashed", ""),
     "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),

@@ -316,7 +316,9 @@ class CudaDevice(Device):
     def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
         if launch.graph:
-            held_launch.fill(self._graph(built, launch, arguments, 1).returned, self.stream)
+            graph = self._graph(built, launch, arguments, 1)
+            with driver.translated("Filling results"):
+                held_launch.fill(graph.returned, self.stream)
         elif built.python is not None and built.python.returns:
             call = functools.partial(self._call, built, launch, arguments)
             built.filled = held_launch.fill_results(call, self.stream, built.filled)

@@ -114,6 +114,8 @@ class Graph(libcuda.Driver):
     def _nodes(self, graph: ctypes.c_void_p) -> list[Node]:
         count = ctypes.c_size_t()
         self.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        if not count.value:
+            return []
         handles = (ctypes.c_void_p * count.value)()
         self.call("cuGraphGetNodes", graph, handles, ctypes.byref(count))
         return [node for handle in handles for node in self._of(ctypes.c_void_p(handle))]
