@@ -99,6 +99,10 @@ def test_a_worker_verifies_while_another_opens_the_device_and_times_when_it_has(
         asked = protocol.Measure(kernel="plain", sizes={"n": 64}, seed=1, settings=MeasureSettings())
         assert session.ask(asked, 20).status == "measured"
         assert (seen["reference"], seen["measure"]) == (False, True)
+        session.leave()
+        session.wanted = 2
+        assert session.ask(asked, 20).status == "measured"
+        assert [ahead.opened for ahead in session._ahead] == [None], "it was opened meanwhile"
 
 
 def test_a_lost_device_is_lost_to_workers_that_opened_it_before(project, null_script):

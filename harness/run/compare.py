@@ -277,8 +277,8 @@ class Comparing(PairSession):
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
         process.
         """
+        self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
         self._processes += 1
-        self.wanted = PROCESSES_AHEAD
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))

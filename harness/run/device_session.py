@@ -497,6 +497,8 @@ class DeviceSession:
             assert self._child is not None
             if not isinstance(request, _MAY_BEGIN):
                 self.become_quiet()
+            elif self.wanted and self._most > 1 and not self._ahead:
+                self.open_ahead()  # while it verifies
             return self._child
 
         return self._answered(opened, lambda child: child.ask(request, timeout_s, self.heard))
