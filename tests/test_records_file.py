@@ -415,7 +415,7 @@ def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
         (b'{"complete":"yes"}', "Expected `bool | null`, got `str`"),
         (b"\x00\xff\xfe", "malformed"),
         (b'{"row":{"case":"toy.\xff"}}', "'utf-8' codec can't decode byte 0xff"),
-        (b'{"later":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "maximum recursion depth exceeded"),
+        (b'{"later":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}", "while deserializing an object"),
     ],
     ids=[
         "empty",
