@@ -355,6 +355,9 @@ def main(number: str, *modules: str) -> None:
     for name in (*_LATER, *WORKERS):  # a worker looks at what is there by then
         importlib.import_module(name)
     sys.modules["harness.measure.worker"].before_forks()
+    nvcc = sys.modules["harness.device.backends.nvcc"]
+    for known in (nvcc.version, nvcc.packaged):  # a program of a test may have another PATH than this one
+        known.cache_clear()
     of_workers = set(sys.modules)
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra
