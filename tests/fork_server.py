@@ -288,6 +288,8 @@ def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
 
 def _status(command: list[str], installed: list[str]) -> int:
     """What it exits with; an error that it raises goes on, and ends this process as any."""
+    # From Python 3.14 on, the tracker of a fork misses the semaphores that its template made.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     try:
         _run(command, installed)
     except SystemExit as ended:
