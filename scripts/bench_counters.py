@@ -160,9 +160,11 @@ def main() -> int:
     device = open_device(asked.device)
     if asked.launch:
         launched(device)
+        device.close()
         return 0
     begun = time.monotonic()
     ours = counted(device)
+    device.close()
     print(f"harness: {time.monotonic() - begun:.1f} s", flush=True)
     begun = time.monotonic()
     names = {name: metrics_of(asked.chip)[name] for name in (*METRICS, *ALSO)}

@@ -32,8 +32,8 @@ OPENCL = "pyopencl>=2024.2"
 """For a card whose driver brings OpenCL; the extra opencl has a device for hosts without a card too."""
 HOSTED = "# What the jobs on hosted runners install, by hash: what the harness needs, and what builds it."
 DOCS = "# What makes the documentation's site, by hash: Sphinx, and what the harness needs."
-MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
-"""Extras that bring what a kernel needs, its compiler, or pytest. PyCUDA is the runner's: no wheels."""
+MEASURING = ("counters", "cpu", "libraries", "opencl", "opengl", "pytest", "static", "tvm")
+"""Extras that bring what a kernel needs, its compiler, CUPTI or pytest. PyCUDA is the runner's."""
 OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
 """What this repository measures with, on the devices that its workflows measure on."""
 DOCS_PYTHON = ("--python-version", "3.12", "--python-platform", "linux")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import random
 import sys
 from dataclasses import replace
@@ -14,12 +15,16 @@ from harness.device.backends import nvcc
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.device.static import disassembly
+from harness.history.figures import METRICS, figure_of
 from harness.judgement.causes import causes
-from harness.records.types import Diagnosis
+from harness.records.types import Diagnosis, LaunchedKernel
 from harness.report.words.of_diagnosis import _COUNTERS, loop_places
 from harness.report.words.of_verdict import why
+from harness.run.run import Session, SessionSettings
+from harness.suite.planning import plan
 from tests.nvperf import HostLibrary, header_fields, package_folder
-from tests.test_compare import compare, takes
+from tests.support import Recorder
+from tests.test_compare import LADDER, compare, ladder, takes
 
 BASE = {
     "cycles": 1_000_000.0,
@@ -82,7 +87,9 @@ PLANTED = {
     "dependencies": slowed(BASE, "wait"),
     "more-instructions": slowed(BASE, "selected", instructions=1.6e8),
     "double-precision": slowed(BASE, "math_pipe_throttle", fp64_instructions=2e7, fp64_busy=90.0),
-    "tensor-cores-unused": slowed(TENSOR, "math_pipe_throttle", tensor_instructions=0.0, tensor_busy=0.0),
+    "tensor-cores-unused": slowed(
+        TENSOR, "math_pipe_throttle", tensor_instructions=0.0, tensor_busy=0.0, instructions=2e8
+    ),
     "occupancy": {**BASE, "cycles": 1.9e6, "warps": 16.0},
 }
 
@@ -100,6 +107,16 @@ def test_each_message_has_the_figures():
     assert cause.message == "bank conflicts of a shared-memory access rose from 0 to 31"
     [cause] = causes(BASE, PLANTED["uncoalesced"], 0.5)
     assert "from 4 to 32" in cause.message
+
+
+@pytest.mark.parametrize(("barriers", "kind"), [(1e5, "exposed-latency"), (3e5, "barriers")])
+def test_a_barrier_waits_for_the_slowest_warp(barriers, kind):
+    """Without more barriers, longer waits at them are due to what the slowest warp waits for."""
+    base = {**BASE, "adu_instructions": 1e5}
+    head = slowed(base, "barrier", adu_instructions=barriers)
+    head["stalled_barrier"] -= 2e8
+    head["stalled_long_scoreboard"] += 2e8
+    assert causes(base, head, 0.5)[0].kind == kind
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -140,6 +157,22 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
         why(slower.diagnosis)
         == "Because warps wait longer for one another at barriers (100 % of the extra cycles)."
     )
+
+
+def test_sides_with_a_process_each_are_counted_there(tmp_path, monkeypatch):
+    """A kernel with a setup runs code of its own commit, as a function of Python does."""
+    setup = "grid=1, setup=lambda case, arrays: {'one': np.int32(1)}, args=('x', 'y', 'n', 'one'))"
+    suite = f"import numpy as np\n{LADDER.replace('grid=1)', setup)}"
+    monkeypatch.setattr("tests.test_compare.LADDER", suite)
+    base = {"k": f"{takes(1_000_000)}\n{counters(BASE)}"}
+    head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}"}
+    result, watching, _ = compare(tmp_path, base, head, explain=True)
+    [verdict] = result.verdicts
+    assert verdict.diagnosis is not None
+    assert verdict.diagnosis.problem == ""
+    assert [cause.kind for cause in verdict.diagnosis.causes] == ["barriers"]
+    assert verdict.diagnosis.base_counters["stalled_barrier"] == BASE["stalled_barrier"]
+    assert watching.processes[-1][1:] == (1, "explain")
 
 
 @pytest.mark.skipif(not (nvcc.version() and disassembly.path()), reason="the extra 'static' is not installed")
@@ -189,8 +222,25 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
     result, _, _ = compare(tmp_path, {"k": takes(1_000_000)}, {"k": takes(1_500_000)})
     [verdict] = result.verdicts
     assert (verdict.status, verdict.diagnosis, why(verdict.diagnosis)) == ("regression", None, "")
+    kernel = LaunchedKernel("_ZN2at6native3addILi4EEEvv", 2e6, 3e6)
+    assert why(Diagnosis(launched=(kernel,))).startswith("The kernel add: 2.000 ms → 3.000 ms. No cause")
     refused = Diagnosis(problem="Administrators alone may read them.")
     assert why(refused) == "Its cause is not known: Administrators alone may read them."
+
+
+def test_counters_of_runs_are_series(tmp_path):
+    """Each case is counted in a process that times nothing."""
+    figures = {**BASE, "load_sectors": 8 * BASE["load_requests"]}
+    loaded = ladder(tmp_path, {"k": f"{takes(1_000_000)}\n{counters(figures)}", "none": takes(1_000_000)})
+    settings = SessionSettings(device="null", counters=True)
+    with Session(loaded, settings, Recorder()) as session:
+        rows = {row.kernel: row for row in session.run(plan(loaded.suite)).rows}
+    assert rows["k"].counters == figures
+    assert figure_of(METRICS["sectors_per_load"], rows["k"]) == 8
+    assert figure_of(METRICS["dram_bytes"], rows["k"]) == 8e8
+    assert rows["none"].counters == {}
+    assert "no hardware counters" in rows["none"].counters_missing
+    assert math.isnan(figure_of(METRICS["dram_bytes"], rows["none"]))
 
 
 def test_every_counter_has_words():

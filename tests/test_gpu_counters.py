@@ -128,7 +128,7 @@ PLANTED = {
         each("y[i] = 2 * x[i];"),
         each(
             "float v = 0; for (int r = 0; r < 16; ++r) "
-            "v += ((volatile const float*)x)[(i + r * 4099) % n] * zero; y[i] = 2 * x[i] + v;"
+            "v += ((volatile const float*)x)[(i + r * 4096) & (n - 1)] * zero; y[i] = 2 * x[i] + v;"
         ),
     ),
 }

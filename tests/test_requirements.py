@@ -137,7 +137,7 @@ def test_extras_are_chosen_by_name_in_any_order_and_each_once():
 )
 def test_what_is_no_extra_is_refused_with_those_that_are(text):
     with pytest.raises(
-        UsageError, match="expected some of cpu, libraries, opencl, opengl, pytest, static, tvm"
+        UsageError, match="expected some of counters, cpu, libraries, opencl, opengl, pytest, static, tvm"
     ):
         chosen_extras(text)
 

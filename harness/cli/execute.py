@@ -71,6 +71,7 @@ def execute(
     no_save: bool = False,
     no_library: bool = False,
     max_launch_ms: float | None = None,
+    counters: bool = False,
     busy: Busy = "wait",
     profile_wall: bool = False,
 ) -> int:
@@ -85,6 +86,7 @@ def execute(
         seed=chosen.seed,
         library=not no_library and max_launch_ms is None,  # a library decides its own launches
         max_launch_ms=max_launch_ms,
+        counters=counters,
         busy=busy,
         results=None if no_save else results or config.results_folder,
     )

@@ -26,6 +26,7 @@ _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 )
 @options.max_launch
 @options.path("--results", "Folder for records; default: the project's.")
+@options.flag("--counters", "Also read hardware counters of each case, in a process of its own.")
 @options.flag("--no-library", "Do not measure the vendor's library next to the kernels.")
 @options.no_save
 @options.profile_wall
@@ -50,6 +51,8 @@ def command(selection: options.Selection, l2: str | None, max_time: float | None
     if scripts := script_options.scripts_in(config, given):
         if max_time is not None:
             raise UsageError("--max-time is of no use here: the harness decides how long it measures a call.")
+        if given["counters"]:
+            raise UsageError("--counters reads counters of a suite's kernels, not of a script's calls.")
         finished = script_options.run(config, repository_of(config), selection, scripts, {**given, "l2": l2})
         if given["profile_wall"]:
             tell_wall_time(finished)

@@ -51,6 +51,11 @@ _METRICS: Mapping[str, str] = {
     "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "load_bytes": "smsp__sass_data_bytes_mem_global_op_ld.sum",
+    "store_bytes": "smsp__sass_data_bytes_mem_global_op_st.sum",
+    "async_requests": "smsp__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum",
+    "async_sectors": "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
+    "async_bytes": "smsp__sass_data_bytes_mem_global_op_ldgsts.sum",
     "local_load_requests": "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum",
     "local_store_requests": "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum",
     "atomic_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
@@ -59,8 +64,11 @@ _METRICS: Mapping[str, str] = {
     "shared_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "instructions": "smsp__inst_executed.sum",
     "issue_busy": f"smsp__inst_issued.sum.{_BUSY}",
+    "adu_instructions": "smsp__inst_executed_pipe_adu.sum",
+    "xu_instructions": "sm__inst_executed_pipe_xu.sum",
     "fp64_instructions": "sm__inst_executed_pipe_fp64.sum",
     "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
+    "tensor_hfma2": "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum",
     "tensor_busy": f"sm__pipe_tensor_cycles_active.avg.{_BUSY}",
     **{f"{pipe}_busy": f"sm__inst_executed_pipe_{pipe}.sum.{_BUSY}" for pipe in _PIPES},
     "warp_cycles": "smsp__warps_active.sum",
@@ -70,14 +78,23 @@ _METRICS: Mapping[str, str] = {
 _NO_DRAM = dict.fromkeys(("dram_read_bytes", "dram_written_bytes", "dram_busy"))
 """Integrated chips share the processor's memory, and have no memory counters."""
 _DRAM = {"dram_read_bytes": "dram__bytes_op_read.sum", "dram_written_bytes": "dram__bytes_op_write.sum"}
+_NO_HFMA2 = {"tensor_hfma2": None}
+"""Chips whose tensor cores do no HFMA2, by which compilers also make constants."""
 _OTHERWISE: Mapping[str, Mapping[str, str | None]] = {
-    "TU": {"stalled_gmma": None},
+    "TU": dict.fromkeys(("stalled_gmma", "async_requests", "async_sectors", "async_bytes", "tensor_hfma2")),
     "GA": {"stalled_gmma": None},
-    "AD": {"stalled_gmma": None},
-    "GB": {"stalled_gmma": None, "stalled_imc_miss": None},
+    **dict.fromkeys(("GA102", "GA103", "GA104", "GA106", "GA107"), _NO_HFMA2),
+    "AD": {"stalled_gmma": None, **_NO_HFMA2},
+    "GB": {"stalled_gmma": None, **_NO_HFMA2, "stalled_imc_miss": None},
     "GB20": _DRAM,
     **dict.fromkeys(("GA10B", "GB10B", "GB10C", "GB20B", "GB20C"), _NO_DRAM),
-    "GR": {**_DRAM, "stalled_gmma": None, "stalled_imc_miss": None, "stalled_tex_throttle": None},
+    "GR": {
+        **_DRAM,
+        **_NO_HFMA2,
+        "stalled_gmma": None,
+        "stalled_imc_miss": None,
+        "stalled_tex_throttle": None,
+    },
 }
 """Counters with another name on a chip, by the prefix of the chip's name; None for a missing counter."""
 

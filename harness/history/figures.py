@@ -183,6 +183,25 @@ def _loop_instructions(row: Row) -> float | None:
     return sum(found.values()) or None
 
 
+def _counter(*names: str, per: str = "") -> Callable[[Row], float | None]:
+    """Return a function that adds up hardware counters of a row, and divides them by another one."""
+
+    def read(row: Row) -> float | None:
+        found = [row.counters[name] for name in names if name in row.counters]
+        of = row.counters.get(per) if per else 1.0
+        return sum(found) / of if found and of else None
+
+    return read
+
+
+METRICS_OF_COUNTERS = {
+    "l2_hit_percent": Metric("% hits of the L2 cache", "higher", _counter("l2_hit_rate")),
+    "dram_bytes": Metric("bytes of DRAM", "lower", _counter("dram_read_bytes", "dram_written_bytes")),
+    "sectors_per_load": Metric("sectors of a load", "lower", _counter("load_sectors", per="load_requests")),
+    "bank_conflicts": Metric("bank conflicts", "lower", _counter("shared_conflicts")),
+    "warp_instructions": Metric("instructions of warps", "lower", _counter("instructions")),
+}
+"""Metrics of runs with --counters."""
 METRICS = {
     "gflops": Metric("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
     "gbytes_per_s": Metric("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
@@ -201,6 +220,7 @@ METRICS = {
     "shared_bytes": Metric("bytes of shared memory a block", "lower", _shared_bytes),
     "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent),
     "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions),
+    **METRICS_OF_COUNTERS,
 }
 
 

@@ -143,6 +143,8 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
 
 COUNTED_LAUNCHES = 3
 """Launches of a side whose counters are read. The median of each counter is kept."""
+MOST_KERNELS = 16
+"""Kernels of a host function whose times are kept: the longest ones."""
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Largest random padding. The address of an array affects a kernel's speed a little, so each process uses
@@ -412,10 +414,10 @@ class PairBench:
 
         return self._each_alone(request, "solo", run)
 
-    def count(self, request: protocol.CountEvents) -> dict[SideName, dict[str, float]]:
+    def count(self, request: protocol.CountEvents) -> dict[SideName, protocol.Counted]:
         """Return hardware counters of each side: medians of a few launches, as they were judged."""
 
-        def count(subject: Subject, data: Restoring) -> dict[str, float]:
+        def count(subject: Subject, data: Restoring) -> protocol.Counted:
             return self._counted(subject, data, request.l2)
 
         return self._each_alone(request, "count", count, request.side)
@@ -438,7 +440,7 @@ class PairBench:
                 for side in rng.sample(placed, len(placed))
             }
 
-    def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> dict[str, float]:
+    def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> protocol.Counted:
         def run() -> None:
             # Counters belong to kernels, and a graph runs the same ones.
             eager = dataclasses.replace(subject.launch, graph=False)
@@ -453,7 +455,25 @@ class PairBench:
         found = [self.device.count(prepare, run) for _ in range(COUNTED_LAUNCHES)]
         medians = {name: median(each[name] for each in found) for name in found[0]}
         # The hit rate of an unused cache is NaN.
-        return {name: value for name, value in medians.items() if math.isfinite(value)}
+        finite = {name: value for name, value in medians.items() if math.isfinite(value)}
+        return protocol.Counted(counters=finite, kernels=self._kernels(prepare, run, subject))
+
+    def _kernels(
+        self, prepare: Callable[[], object], run: Callable[[], object], subject: Subject
+    ) -> dict[str, float]:
+        """Return the time of each kernel that a host function launches, the median of a few calls."""
+        if not subject.built.by_host:
+            return {}
+        times: dict[str, list[float]] = {}
+        for call in range(COUNTED_LAUNCHES):
+            prepare()
+            self.device.synchronize()
+            with suppress(MeasureError):  # The counters say why without the names, too.
+                for name, time_ns in self.device.launched(run):
+                    of_kernel = times.setdefault(name, [0.0] * COUNTED_LAUNCHES)
+                    of_kernel[call] += time_ns
+        longest = sorted(times, key=lambda name: -median(times[name]))[:MOST_KERNELS]
+        return {name: median(times[name]) for name in longest}
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []

@@ -286,7 +286,14 @@ class RunAlone(Request[Mapping[SideName, Alone]], frozen=True, kw_only=True):
     duration_s: float
 
 
-class CountEvents(Request[Mapping[SideName, Mapping[str, float]]], frozen=True, kw_only=True):
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    counters: Mapping[str, float]
+    """Hardware counters of one launch."""
+    kernels: Mapping[str, float] = {}
+    """Time in ns of each kernel that a host function launched, by its name; summed over its launches."""
+
+
+class CountEvents(Request[Mapping[SideName, Counted]], frozen=True, kw_only=True):
     """Read hardware counters of one launch of each side of a pair."""
 
     pair: PairOf

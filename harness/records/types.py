@@ -393,6 +393,10 @@ class Row(Outcome):
     """Comparison with the vendor's kernel."""
     library_missing: str = ""
     """Sentence on why `library` is None although the suite has such a kernel for this backend."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """Hardware counters of one launch, named as in harness.device.counters; empty if nobody asked."""
+    counters_missing: str = ""
+    """Sentence on why `counters` is empty although somebody asked."""
 
     @property
     def is_verified(self) -> bool:
@@ -564,6 +568,17 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchedKernel:
+    """A kernel that a host function launches, with its time in one call of the function."""
+
+    symbol: str
+    """The kernel's name as the compiler wrote it, of at most 200 characters."""
+    base_ns: float
+    head_ns: float
+    """Time of each side, in ns; 0 if the side does not launch it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CodeLine:
     """Instructions close to one another: of one operation that one side has, or alike on both sides."""
 
@@ -606,6 +621,8 @@ class Diagnosis:
     """Causes, the largest share first; empty if no cause stands out."""
     problem: str = ""
     """Reason why there are no counters."""
+    launched: tuple[LaunchedKernel, ...] = ()
+    """Kernels that a host function launches, the one with the largest growth of time first."""
     risks: tuple[Risk, ...] = ()
     """Differences of the compiled code that have been seen to cost time."""
     loop: LoopDifference | None = None

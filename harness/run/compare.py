@@ -36,6 +36,7 @@ from harness.records.types import (
     CaseBlock,
     Comparison,
     Diagnosis,
+    LaunchedKernel,
     Outputs,
     Verdict,
     VerdictStatus,
@@ -425,7 +426,7 @@ class Comparing(PairSession):
         return reply
 
 
-Counted = Mapping[SideName, Mapping[str, float]] | Failed
+Counted = Mapping[SideName, protocol.Counted] | Failed
 """Hardware counters by side, or the reason why there are none."""
 
 
@@ -440,7 +441,15 @@ def diagnosis(counted: Counted, slowdown: float) -> Diagnosis:
     if isinstance(counted, Failed):
         return Diagnosis(problem=counted.message)
     base, head = counted["base"], counted["head"]
-    return Diagnosis(base_counters=base, head_counters=head, causes=causes(base, head, slowdown))
+    of = base.counters, head.counters
+    times = [
+        LaunchedKernel(name[:200], base.kernels.get(name, 0.0), head.kernels.get(name, 0.0))
+        for name in {**base.kernels, **head.kernels}
+    ]
+    slowest_first = tuple(sorted(times, key=lambda each: each.base_ns - each.head_ns))
+    return Diagnosis(
+        base_counters=of[0], head_counters=of[1], causes=causes(*of, slowdown), launched=slowest_first
+    )
 
 
 def _arithmetic(peaks: Mapping[str, float], reply: protocol.CompareReply) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
-from harness.measure.protocol import BuildAll, CaseOf, HoldAgainst, Measure
+from harness.measure.protocol import BuildAll, CaseOf, CountEvents, HoldAgainst, Measure
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, unfit
+from harness.run.pair_session import against_itself
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite, is_plain
 from harness.suite.planning import PlannedCase
@@ -43,6 +44,8 @@ class SessionSettings:
     """Reaction to another process that measures on the device. A verifying run ignores it."""
     results: Path | None = None
     """Folder of all records, with a folder for each device; None stores nothing."""
+    counters: bool = False
+    """True to read hardware counters of each measured case, in a process of its own."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
     """Further settings for the record, such as a note that it is partial."""
 
@@ -166,7 +169,7 @@ class Session(DeviceSession):
                 row = _failed_row(planned, failure(error))
             if row.status == "failed":
                 self.leave()
-            yield row
+            yield self._counted(planned, row) if self.settings.counters else row
         self.leave()
 
     def _row(self, planned: PlannedCase) -> Row:
@@ -186,6 +189,27 @@ class Session(DeviceSession):
             return reply
         row = dataclasses.replace(reply, telemetry=self.seen(*reply.measurement.span_ns))
         return row if library is None else self._held_against(library, row)
+
+    def _counted(self, planned: PlannedCase, row: Row) -> Row:
+        """Return a measured row with hardware counters, read in a process that times nothing."""
+        if row.measurement is None:
+            return row
+        request = CountEvents(
+            pair=against_itself(planned.case, planned.case.id),
+            side="head",
+            seed=self.settings.seed,
+            order_seed=self.settings.seed,
+            l2=row.measurement.l2,
+        )
+        self.leave()
+        try:
+            reply = self.ask(request, self.settings.timeout_s)
+        except HarnessError as error:
+            reply = failure(error)
+        self.leave()
+        if isinstance(reply, Failed):
+            return dataclasses.replace(row, counters_missing=reply.message)
+        return dataclasses.replace(row, counters=reply["head"].counters)
 
     def _explained(self, row: Row) -> Row:
         if row.status != "failed":

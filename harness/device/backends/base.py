@@ -245,6 +245,13 @@ class Device(Protocol):
         """
         raise MeasureError(f"The harness reads no hardware counters with the backend {self.info.backend}.")
 
+    def launched(self, run: Callable[[], object]) -> list[tuple[str, float]]:  # noqa: ARG002
+        """Return the name and the time in ns of each kernel that `run` enqueues, in order; none if unknown.
+
+        Raises MeasureError.
+        """
+        return []
+
     def canary(self) -> Timing | None:
         """Enqueue and time a small constant kernel, which reveals disturbances; None if there is none."""
         return None

@@ -31,7 +31,7 @@ import msgspec
 
 from harness.config import Config, load_config
 from harness.errors import HarnessError
-from harness.history.figures import METRICS, Metric
+from harness.history.figures import METRICS, METRICS_OF_COUNTERS, Metric
 from harness.measure.timing import MeasureSettings
 from harness.records.types import METHOD_VERSION, DeviceInfo, Row
 from harness.report.terminal.run_tables import outcome
@@ -99,7 +99,9 @@ def requesting(**facts: Any) -> Iterator[None]:
 
 _NOTHING: Answer = {"value": math.nan}
 """An answer that asv shows as n/a: no such kernel at this commit, or not on this device."""
-TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
+TRACKS: dict[str, Metric] = {
+    f"track_{name}": metric for name, metric in METRICS.items() if name not in METRICS_OF_COUNTERS
+}
 """Metric of each track. asv copies a track's direction into benchmarks.json, but treats every
 rise as worse."""
 

@@ -104,7 +104,8 @@ def _without_evidence(verdict: Verdict) -> Verdict:
     if verdict.diagnosis is None:
         return verdict
     return replace(
-        verdict, diagnosis=replace(verdict.diagnosis, base_counters={}, head_counters={}, loop=None)
+        verdict,
+        diagnosis=replace(verdict.diagnosis, base_counters={}, head_counters={}, launched=(), loop=None),
     )
 
 

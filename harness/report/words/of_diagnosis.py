@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from harness.device.counters import STALL
-from harness.numbers import number, percent_figure
-from harness.records.types import Diagnosis, LoopDifference, Risk
+from harness.numbers import duration, number, percent_figure
+from harness.records.types import Diagnosis, LaunchedKernel, LoopDifference, Risk
 from harness.report.table import Cell, Column, Sheet
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -52,6 +53,11 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "load_sectors": ("global loads", "sectors"),
     "store_requests": ("global stores", "requests"),
     "store_sectors": ("global stores", "sectors"),
+    "load_bytes": ("loaded by threads", "bytes"),
+    "store_bytes": ("stored by threads", "bytes"),
+    "async_requests": ("copies to shared memory", "requests"),
+    "async_sectors": ("copies to shared memory", "sectors"),
+    "async_bytes": ("copied to shared memory by threads", "bytes"),
     "local_load_requests": ("local loads", "requests"),
     "local_store_requests": ("local stores", "requests"),
     "atomic_requests": ("atomics", "requests"),
@@ -60,10 +66,13 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "shared_conflicts": ("bank conflicts", "wavefronts"),
     "alu_busy": ("integer pipe busy", "% of peak"),
     "fma_busy": ("FMA pipe busy", "% of peak"),
+    "adu_instructions": ("barriers and the like (ADU)", "instructions"),
+    "xu_instructions": ("special functions and conversions", "instructions"),
     "fp64_instructions": ("float64", "instructions"),
     "fp64_busy": ("float64 pipe busy", "% of peak"),
     "xu_busy": ("special-function pipe busy", "% of peak"),
     "tensor_instructions": ("tensor cores", "instructions"),
+    "tensor_hfma2": ("HFMA2 on tensor cores", "instructions"),
     "tensor_busy": ("tensor cores busy", "% of peak"),
 }
 """Counters by the names in harness.device.counters: in words, and the unit.
@@ -106,6 +115,22 @@ def loop_sheet(loop: LoopDifference) -> Sheet:
 
 def risk_text(risk: Risk) -> str:
     return f"{risk.message} ({risk.place})" if risk.place else risk.message
+
+
+def launched_text(kernel: LaunchedKernel, mark: Callable[[str], str]) -> str:
+    """``The kernel scale_kernel: 12.30 µs → 25.10 µs.``"""
+    base, head = (duration(each) for each in (kernel.base_ns, kernel.head_ns))
+    times = f"{base} → {head}" if kernel.base_ns else f"{head}, and base does not launch it"
+    return f"The kernel {mark(plain_name(kernel.symbol))}: {times}."
+
+
+def plain_name(symbol: str) -> str:
+    """Return ``gemm`` for ``_ZN2ns4gemmILi1EEvv``: no namespaces and no template arguments."""
+    name, rest = "", re.sub(r"^_ZN?K?", "", symbol) if symbol.startswith("_Z") else ""
+    while length := re.match(r"\d+", rest):
+        begin = length.end()
+        name, rest = rest[begin : begin + int(length[0])], rest[begin + int(length[0]) :]
+    return name or symbol
 
 
 def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:

@@ -28,7 +28,7 @@ from harness.numbers import (
 )
 from harness.records.types import Comparison, Diagnosis, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
-from harness.report.words.of_diagnosis import risk_text
+from harness.report.words.of_diagnosis import launched_text, risk_text
 from harness.suite.case_id import size_label
 
 _SMALL_NS = 1e4
@@ -195,7 +195,8 @@ def why(diagnosis: Diagnosis | None, mark: Callable[[str], str] = str) -> str:
     told += [f"Compiled code: {mark(risk_text(risk))}." for risk in diagnosis.risks[:1]]
     if diagnosis.problem:
         told.append(f"{'No counters' if told else 'Its cause is not known'}: {mark(diagnosis.problem)}")
-    return " ".join(told) or "No cause stands out among the hardware counters."
+    told = told or ["No cause stands out among the hardware counters."]
+    return " ".join([*(launched_text(kernel, mark) for kernel in diagnosis.launched[:1]), *told])
 
 
 def reason(case: Verdict) -> str:

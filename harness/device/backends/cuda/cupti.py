@@ -15,13 +15,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.errors import MeasureError
 
 _RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
 """CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
 _RANGE = b"launch"
+_CONCURRENT_KERNEL, _BUFFER_BYTES = 10, 2**20
+"""CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL; size of a buffer of records."""
+_CALLBACKS: list[Any] = []
 _PASSES = 64
 """Most passes, in case a profiler never ends."""
 _LIBRARIES = ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
@@ -34,7 +37,6 @@ _Byte, _Short, _Int, _Unsigned = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_int, 
 
 _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiProfilerInitialize": (),
-    "cuptiProfilerDeInitialize": (),
     "cuptiDeviceGetChipName": (("index", _Size), ("chip", _Text)),
     "cuptiProfilerGetCounterAvailability": (
         ("context", _Pointer),
@@ -47,7 +49,6 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
         ("availability", _Pointer),
         ("host", _Pointer),
     ),
-    "cuptiProfilerHostDeinitialize": (("host", _Pointer),),
     "cuptiProfilerHostConfigAddMetrics": (("host", _Pointer), ("metrics", _Pointer), ("count", _Size)),
     "cuptiProfilerHostGetConfigImageSize": (("host", _Pointer), ("size", _Size)),
     "cuptiProfilerHostGetConfigImage": (("host", _Pointer), ("size", _Size), ("image", _Pointer)),
@@ -176,6 +177,37 @@ def _explained(library: Any, function: str, code: int) -> str:
     return f"Counters cannot be read: {function} gave {code} ({said}). {_WAYS_OUT.get(code, '')}".strip()
 
 
+class _Setup(NamedTuple):
+    """The metrics of a card, and how its counters are set for them. Until the process ends."""
+
+    wanted: Mapping[str, str]
+    """NVIDIA's name of each counter by ours."""
+    names: Any
+    host: int
+    config: Any
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        return {"metrics": ctypes.addressof(self.names), "count": len(self.wanted)}
+
+
+@functools.cache
+def _set_up(index: int, context: int, metrics_of: Callable[[str], Mapping[str, str]]) -> _Setup:
+    """Return what all readings of a card share, which takes longer than a reading."""
+    _call("cuptiProfilerInitialize")
+    chip = _call("cuptiDeviceGetChipName", index=index).chip
+    wanted = metrics_of(chip.decode())
+    names = (ctypes.c_char_p * len(wanted))(*[name.encode() for name in wanted.values()])
+    availability = _availability(context)
+    given = {"type": _RANGE_PROFILER, "chip": chip, "availability": ctypes.addressof(availability)}
+    host = _call("cuptiProfilerHostInitialize", **given).host
+    metrics = {"metrics": ctypes.addressof(names), "count": len(wanted)}
+    _call("cuptiProfilerHostConfigAddMetrics", host=host, **metrics)
+    config = ctypes.create_string_buffer(_call("cuptiProfilerHostGetConfigImageSize", host=host).size)
+    _call("cuptiProfilerHostGetConfigImage", host=host, **_image(config))
+    return _Setup(wanted, names, host, config)
+
+
 def counted(
     index: int,
     context: int,
@@ -196,34 +228,20 @@ def counted(
         MeasureError: The card, the driver or this user has no counters.
 
     """
+    setup = _set_up(index, context, metrics_of)
     with ExitStack() as stack:
-        _call("cuptiProfilerInitialize")
-        stack.callback(_call, "cuptiProfilerDeInitialize")
-        chip = _call("cuptiDeviceGetChipName", index=index).chip
-        wanted = metrics_of(chip.decode())
-        names = (ctypes.c_char_p * len(wanted))(*[name.encode() for name in wanted.values()])
-        metrics = {"metrics": ctypes.addressof(names), "count": len(wanted)}
-
-        availability = _availability(context)
-        given = {"type": _RANGE_PROFILER, "chip": chip, "availability": ctypes.addressof(availability)}
-        host = _call("cuptiProfilerHostInitialize", **given).host
-        stack.callback(_call, "cuptiProfilerHostDeinitialize", host=host)
-        _call("cuptiProfilerHostConfigAddMetrics", host=host, **metrics)
-        config = ctypes.create_string_buffer(_call("cuptiProfilerHostGetConfigImageSize", host=host).size)
-        _call("cuptiProfilerHostGetConfigImage", host=host, **_image(config))
-
         profiler = _call("cuptiRangeProfilerEnable", context=context).profiler
         stack.callback(_call, "cuptiRangeProfilerDisable", profiler=profiler)
         size = _call(
-            "cuptiRangeProfilerGetCounterDataSize", profiler=profiler, ranges=1, nodes=1, **metrics
+            "cuptiRangeProfilerGetCounterDataSize", profiler=profiler, ranges=1, nodes=1, **setup.metrics
         ).size
         data = ctypes.create_string_buffer(size)
         _call("cuptiRangeProfilerCounterDataImageInitialize", profiler=profiler, **_image(data))
         _call(
             "cuptiRangeProfilerSetConfig",
             profiler=profiler,
-            config_size=ctypes.sizeof(config),
-            config=ctypes.addressof(config),
+            config_size=ctypes.sizeof(setup.config),
+            config=ctypes.addressof(setup.config),
             **_image(data),
             range_mode=_USER_RANGE,
             replay_mode=_USER_REPLAY,
@@ -234,10 +252,10 @@ def counted(
         )
         _run_passes(profiler, prepare, run)
         _call("cuptiRangeProfilerDecodeData", profiler=profiler)
-        values = (ctypes.c_double * len(wanted))()
-        found = {"host": host, "values": ctypes.addressof(values)}
-        _call("cuptiProfilerHostEvaluateToGpuValues", **found, **_image(data), **metrics)
-        return dict(zip(wanted, values, strict=True))
+        values = (ctypes.c_double * len(setup.wanted))()
+        found = {"host": setup.host, "values": ctypes.addressof(values)}
+        _call("cuptiProfilerHostEvaluateToGpuValues", **found, **_image(data), **setup.metrics)
+        return dict(zip(setup.wanted, values, strict=True))
 
 
 def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], object]) -> None:
@@ -250,6 +268,64 @@ def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], 
         if _call("cuptiRangeProfilerStop", profiler=profiler).all_submitted:
             return
     raise MeasureError(f"The counters were not all read in {_PASSES} passes.")
+
+
+class _KernelRecord(ctypes.Structure):
+    """The beginning of CUpti_ActivityKernel9 and of all later ones."""
+
+    _fields_ = (
+        ("kind", _Unsigned),
+        ("configuration", _Byte * 12),
+        ("start_ns", ctypes.c_uint64),
+        ("end_ns", ctypes.c_uint64),
+        ("launch", _Byte * 72),
+        ("name", _Text),
+    )
+
+
+_Requested = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Pointer), ctypes.POINTER(_Size), ctypes.POINTER(_Size))
+_Completed = ctypes.CFUNCTYPE(None, _Pointer, _Unsigned, _Pointer, _Size, _Size)
+
+
+def launched(run: Callable[[], object]) -> list[tuple[str, float]]:
+    """Return the name and the time in ns of each kernel that `run` has the card execute, in order.
+
+    `run` returns when the card has finished. A name is as the compiler wrote it. Raises MeasureError.
+    """
+    library, found, buffers = _library(), list[tuple[int, str, float]](), list[Any]()
+
+    def requested(buffer: Any, size: Any, most_records: Any) -> None:
+        buffers.append((ctypes.c_uint64 * (_BUFFER_BYTES // 8))())  # aligned as the records are
+        buffer[0], size[0], most_records[0] = ctypes.addressof(buffers[-1]), _BUFFER_BYTES, 0
+
+    def completed(_context: Any, _stream: int, buffer: Any, _size: int, valid_bytes: int) -> None:
+        record = ctypes.POINTER(_KernelRecord)()
+        while (
+            library.cuptiActivityGetNextRecord(_Pointer(buffer), _Size(valid_bytes), ctypes.byref(record))
+            == 0
+        ):
+            if record.contents.kind == _CONCURRENT_KERNEL:
+                kernel = record.contents
+                name = kernel.name.decode(errors="replace")
+                found.append((kernel.start_ns, name, float(kernel.end_ns - kernel.start_ns)))
+
+    callbacks = _Requested(requested), _Completed(completed)
+    _CALLBACKS.append(callbacks)  # CUPTI keeps their addresses
+    _plainly("cuptiActivityRegisterCallbacks", *callbacks)
+    _plainly("cuptiActivityEnable", _CONCURRENT_KERNEL)
+    try:
+        run()
+        _plainly("cuptiActivityFlushAll", 1)
+    finally:
+        _plainly("cuptiActivityDisable", _CONCURRENT_KERNEL)
+    return [(name, time_ns) for _, name, time_ns in sorted(found)]
+
+
+def _plainly(function: str, *given: Any) -> None:
+    """Call a function without a structure. Raises MeasureError."""
+    library = _library()
+    if code := getattr(library, function)(*given):
+        raise MeasureError(_explained(library, function, code))
 
 
 def _availability(context: int) -> Any:

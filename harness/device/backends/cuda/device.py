@@ -410,6 +410,13 @@ class CudaDevice(Device):
         each = functools.partial(alone, prepare), functools.partial(alone, run)
         return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, *each)
 
+    def launched(self, run: Callable[[], object]) -> list[tuple[str, float]]:
+        def alone() -> None:
+            run()
+            self.synchronize()
+
+        return cupti.launched(alone)
+
     @functools.cached_property
     def _helpers(self) -> Any:
         binary = self._binary(Program("harness.helpers", "", _HELPERS.read_text(encoding="utf-8")))
