@@ -114,7 +114,7 @@ def test_a_stage_is_right(built, name, size, eager):
     a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((m, k), (k, n)))
     threads = kernel.block(case)
     grid = 2 if name == "wgmma" else kernel.grid(case)
-    arguments = map(str, (grid, threads, 0, m, n, k, 7, eager))
+    arguments = map(str, (grid, threads, m, n, k, eager))
     done = subprocess.run(
         [built(case, kernel), *arguments], check=False, input=a.tobytes() + b.tobytes(), capture_output=True
     )

@@ -1,10 +1,10 @@
-// Runs a CUDA kernel of tensor cores on the host, a block at a time: a fibre for each thread, and PTX by what its
-// manual says. tests/test_tensor_stages.py puts the kernel in place of KERNEL_TEXT, with emulate() for asm.
+// Runs a CUDA kernel of tensor cores on the host, a cluster at a time: a fibre for each thread, and PTX by what
+// its manual says. tests/test_tensor_stages.py puts the kernel in place of KERNEL_TEXT, with emulate() for asm.
 //
-//     program GRID THREADS DYNAMIC_BYTES M N K SEED EAGER < a, b  > c
+//     program GRID THREADS M N K EAGER < a, b  > c
 //
-// EAGER is 1 where copies happen when they begin, 0 where they happen when their thread waits for them: between
-// them they find a tile that is read too early, and one that is overwritten too early.
+// EAGER is 1 where copies happen when they begin, 0 where they happen when a thread waits for them: the first
+// shows a tile that is overwritten too early, the second one that is read too early.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +14,7 @@
 #define __global__
 #define __device__
 #define __grid_constant__
+#define __cluster_dims__(...)
 #define __launch_bounds__(...)
 #define __restrict__
 #define __shared__ static
@@ -35,7 +36,10 @@ static float value(uint16_t bits)
 static int min(int a, int b) { return a < b ? a : b; }
 
 // Fibres
-enum { THREADS_MOST = 512, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
+enum { THREADS_MOST = 512 * CLUSTER, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
 struct Copy {
     char* to;
     const char* from;
@@ -43,7 +47,8 @@ struct Copy {
 };
 struct Thread {
     ucontext_t context;
-    Extent index;
+    Extent index, block;
+    unsigned number, rank;            // of all that run, and of the block in its cluster
     bool ended;
     Copy copies[COPIES_MOST];         // that have not happened
     unsigned copied, group, rounds;   // copies waiting, groups committed, collective instructions
@@ -52,11 +57,12 @@ static Thread threads[THREADS_MOST];
 static char stacks[THREADS_MOST][STACK_BYTES];
 static Thread* current;
 static ucontext_t scheduler;
-static Extent blockIdx, gridDim, blockDim;
+static Extent gridDim, blockDim;
 static unsigned long progress;
 static bool eager;
 static int conflicts;
 #define threadIdx (current->index)
+#define blockIdx (current->block)
 
 static void yield() { swapcontext(&current->context, &scheduler); }
 static void fail(const char* why) { fprintf(stderr, "%s\n", why); exit(3); }
@@ -66,10 +72,10 @@ struct Meeting {
     int arrived = 0;
     unsigned round = 0;
 };
-static Meeting meetings[3][THREADS_MOST / 32];
+static Meeting meetings[THREADS_MOST + 1][THREADS_MOST / 32];
 static void meet(int size)
 {
-    Meeting& m = meetings[size == 32 ? 0 : size == 128 ? 1 : 2][size > 128 ? 0 : threadIdx.x / size];
+    Meeting& m = meetings[size][current->number / size];
     const unsigned round = m.round;
     ++progress;
     if (++m.arrived == size)
@@ -82,16 +88,24 @@ static void __syncthreads() { meet(blockDim.x); }
 static void __syncwarp() { meet(32); }
 
 // Shared memory. Its addresses do not begin at a multiple of 1,024.
-alignas(1024) static char dynamic_shared[256 * 1024];
-enum { FIRST = 1040 };
-static size_t __cvta_generic_to_shared(const void* p) { return uint32_t((const char*)p - dynamic_shared + FIRST); }
-static char* at(uint32_t address) { return dynamic_shared + int32_t(address - FIRST); }
+enum { SHARED_BYTES = 256 * 1024, FIRST = 1040 };
+alignas(1024) static char all_shared[CLUSTER][SHARED_BYTES];
+#define dynamic_shared (all_shared[current->rank])
+static size_t __cvta_generic_to_shared(const void* p) { return (const char*)p - dynamic_shared + FIRST; }
+static char* at(uint32_t address, unsigned rank)
+{
+    if (address < FIRST || address >= FIRST + SHARED_BYTES)
+        fail("an address outside of shared memory");
+    return all_shared[rank] + (address - FIRST);
+}
+static char* at(uint32_t address) { return at(address, current->rank); }
 
 struct Map { const uint16_t* from; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
 struct Box {
     uint32_t to;
     Map map;
     int column, row;
+    unsigned rank;
 };
 struct Barrier {
     int arrivals, pending, bytes;
@@ -100,15 +114,16 @@ struct Barrier {
     Box boxes[8];  // that have not been copied
     int waiting;
 };
-static Barrier barriers[32];
-static Barrier& barrier_at(uint32_t address)
+static Barrier barriers[CLUSTER][32];
+static Barrier& barrier_at(uint32_t address, unsigned rank)
 {
-    for (Barrier& b : barriers)
+    for (Barrier& b : barriers[rank])
         if (b.address == address || b.address == 0)
             return b.address = address, b;
     fail("too many mbarriers");
     abort();
 }
+static Barrier& barrier_at(uint32_t address) { return barrier_at(address, current->rank); }
 static void settle(Barrier& b)
 {
     ++progress;
@@ -124,8 +139,8 @@ static uint32_t u32(char* p) { return get<uint32_t>(p); }
 
 static void load_matrices(Operands o, bool transposed)
 {
-    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
-    words[parity][threadIdx.x][0] = u32(o[4]);
+    const int lane = threadIdx.x % 32, first = int(current->number) - lane, parity = current->rounds++ % 2;
+    words[parity][current->number][0] = u32(o[4]);
     meet(32);
     for (int q = 0; q < 4; ++q) {
         uint16_t out[2];
@@ -145,9 +160,9 @@ static float half_of(uint32_t word, int upper) { return value(uint16_t(word >> 1
 
 static void mma(Operands o)
 {
-    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
+    const int lane = threadIdx.x % 32, first = int(current->number) - lane, parity = current->rounds++ % 2;
     for (int i = 0; i < 6; ++i)
-        words[parity][threadIdx.x][i] = u32(o[4 + i]);
+        words[parity][current->number][i] = u32(o[4 + i]);
     meet(32);
     for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
@@ -198,26 +213,30 @@ static void wgmma_instruction(Operands o)
 static void copy_boxes(Barrier& barrier)
 {
     for (; barrier.waiting > 0; settle(barrier)) {
-        const auto [to, map, column, row] = barrier.boxes[--barrier.waiting];
+        const auto [to, map, column, row, rank] = barrier.boxes[--barrier.waiting];
         for (int y = 0; y < map.box_rows; ++y)
             for (int x = 0; x < 64; ++x) {
                 const bool inside = row + y < map.rows && column + x < map.columns;
                 const uint16_t bits = inside ? map.from[size_t(row + y) * map.columns + column + x] : 0;
-                memcpy(at(swizzle(to + y * 128 + x * 2)), &bits, 2);
+                memcpy(at(swizzle(to + y * 128 + x * 2), rank), &bits, 2);
             }
         barrier.bytes -= map.box_rows * 128;
     }
 }
 
-static void begin_boxes(Operands o)
+static void begin_boxes(Operands o, unsigned ranks)
 {
-    Barrier& barrier = barrier_at(u32(o[2]));
-    const Box box = {u32(o[0]), get<Map>(get<char*>(o[1])), get<int>(o[3]), get<int>(o[4])};
-    if (box.to % 1024 || box.map.box_columns != 64 || barrier.waiting == 8)
-        fail("a box has 128 bytes a row and lands at a multiple of 1,024");
-    barrier.boxes[barrier.waiting++] = box;
-    if (eager)
-        copy_boxes(barrier);
+    for (unsigned rank = 0; rank < CLUSTER; ++rank) {
+        if (!(ranks >> rank & 1))
+            continue;
+        Barrier& barrier = barrier_at(u32(o[2]), rank);
+        const Box box = {u32(o[0]), get<Map>(get<char*>(o[1])), get<int>(o[3]), get<int>(o[4]), rank};
+        if (box.to % 1024 || box.map.box_columns != 64 || barrier.waiting == 8)
+            fail("a box has 128 bytes a row and lands at a multiple of 1,024");
+        barrier.boxes[barrier.waiting++] = box;
+        if (eager)
+            copy_boxes(barrier);
+    }
 }
 
 static void copy_groups(int before)  // the copies of earlier groups than this one happen
@@ -239,7 +258,7 @@ static void run(const char* ptx, Operands o)
 {
     auto is = [&](const char* name) { return strstr(ptx, name) != nullptr; };
     if (is("cp.async.bulk.tensor.2d"))
-        begin_boxes(o);
+        begin_boxes(o, is(".multicast::cluster") ? get<uint16_t>(o[5]) : 1u << current->rank);
     else if (is("cp.async.cg.shared.global")) {
         const uint32_t to = u32(o[0]), bytes = u32(o[2]);
         const char* const from = get<char*>(o[1]);
@@ -263,7 +282,7 @@ static void run(const char* ptx, Operands o)
     else if (is("mbarrier.init"))
         barrier_at(u32(o[0])) = {get<int>(o[1]), get<int>(o[1]), 0, 0, u32(o[0]), {}, 0};
     else if (is("mbarrier.arrive")) {
-        Barrier& barrier = barrier_at(u32(o[0]));
+        Barrier& barrier = barrier_at(u32(o[0]), is("mapa") ? u32(o[1]) : current->rank);
         barrier.bytes += is("expect_tx") ? get<int>(o[1]) : 0;
         if (--barrier.pending < 0)
             fail("mbarrier: more arrivals than threads");
@@ -272,6 +291,8 @@ static void run(const char* ptx, Operands o)
         // A phase of the other parity than the present one is the one before it, which has ended.
         for (Barrier& b = barrier_at(u32(o[0])); copy_boxes(b), b.phase % 2 == u32(o[1]) % 2;)
             yield();
+    else if (is("barrier.cluster"))
+        meet(CLUSTER * blockDim.x);
     else if (!is("wgmma.") && !is("fence") && !is("setmaxnreg"))
         fail(ptx);
 }
@@ -308,24 +329,24 @@ static void body()
 int main(int, char** argv)
 {
     gridDim = {unsigned(atoi(argv[1])), 1, 1}, blockDim = {unsigned(atoi(argv[2])), 1, 1};
-    m = atoi(argv[4]), n = atoi(argv[5]), k = atoi(argv[6]);
-    srand(atoi(argv[7]));
-    eager = atoi(argv[8]);
+    m = atoi(argv[3]), n = atoi(argv[4]), k = atoi(argv[5]);
+    eager = atoi(argv[6]);
     a = (half*)aligned_alloc(64, (size_t(m) * k * 2 + 63) / 64 * 64);
     b = (half*)aligned_alloc(64, (size_t(k) * n * 2 + 63) / 64 * 64);
     c = (float*)malloc(size_t(m) * n * 4);
     memset(c, 0xff, size_t(m) * n * 4);  // NaN
     if (fread(a, 2, size_t(m) * k, stdin) != size_t(m) * k || fread(b, 2, size_t(k) * n, stdin) != size_t(k) * n)
         return 2;
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-        memset(dynamic_shared, 0xff, sizeof dynamic_shared);  // NaN
+    for (unsigned block = 0; block < gridDim.x; block += CLUSTER) {
+        memset(all_shared, 0xff, sizeof all_shared);
         memset(barriers, 0, sizeof barriers), memset(meetings, 0, sizeof meetings);
         Thread* order[THREADS_MOST];
-        unsigned left = blockDim.x;
+        unsigned left = CLUSTER * blockDim.x;
         for (unsigned i = 0; i < left; ++i) {
             Thread& t = threads[i];
             t = {};
-            t.index.x = i;
+            t.number = i, t.rank = i / blockDim.x;
+            t.index.x = i % blockDim.x, t.block.x = block + t.rank;
             getcontext(&t.context);
             t.context.uc_stack = {stacks[i], 0, STACK_BYTES};
             makecontext(&t.context, body, 0);
@@ -333,16 +354,14 @@ int main(int, char** argv)
         }
         while (left > 0) {
             const unsigned long before = progress;
-            for (unsigned i = 0; i < left; ++i) {
+            unsigned kept = 0;
+            for (unsigned i = 0; i < left; ++i) {  // in another order every time
                 const unsigned other = i + rand() % (left - i);
                 Thread* const t = order[other];
-                order[other] = order[i], order[i] = t;
+                order[other] = order[i];
                 current = t, swapcontext(&scheduler, &t->context);
+                order[kept] = t, kept += !t->ended;
             }
-            unsigned kept = 0;
-            for (unsigned i = 0; i < left; ++i)
-                if (!order[i]->ended)
-                    order[kept++] = order[i];
             left = kept;
             if (progress == before)
                 fail("every thread waits");

@@ -336,8 +336,8 @@ suite = Suite(
             "mma_sync",
             "mma_sync.cu",
             macros={
-                "BM": 128,
-                "BN": 256,
+                "BM": 256,
+                "BN": 128,
                 "BK": 32,
                 "WM": 64,
                 "WN": 64,
@@ -350,6 +350,12 @@ suite = Suite(
             block=warp_tiles_block,
             grid=block_tiles,
             dynamic_shared_bytes=staged_bytes,
+            tune=Tuning(
+                parameters={"BM": (128, 256), "BN": (128, 256), "BK": (32, 64), "STAGES": (2, 3, 4)},
+                rules=("BM * BN <= 32768",),
+                sizes=(2048, 4096),
+                groups={"block tile": ("BM", "BN"), "pipeline": ("BK", "STAGES")},
+            ),
             about="a warp computes 64x64 by mma.sync; cp.async fills shared memory, ldmatrix reads it",
         ),
         Kernel(
@@ -367,7 +373,7 @@ suite = Suite(
             arch="sm_90a",
             block=warpgroups_block,
             grid=persistent_grid,
-            dynamic_shared_bytes=lambda c: staged_bytes(c) + 1024,
+            dynamic_shared_bytes=lambda c: staged_bytes(c) + 16 * c.STAGES + 1024,
             args=("map_a", "map_b", "a", "b", "c", "m", "n", "k"),
             setup=tensor_maps.of_inputs,
             about="Hopper: one warpgroup copies tiles by TMA, two multiply them by wgmma",

@@ -145,9 +145,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma(
     const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
     extern __shared__ unsigned char memory[];
-    __shared__ unsigned long long full[STAGES], empty[STAGES];
     // The swizzle goes by addresses: tiles begin at multiples of its period, 1,024 bytes.
     unsigned char* const stages = memory + (-shared_address(memory) & 1023);
+    unsigned long long* const full = (unsigned long long*)(stages + STAGES * TILE_BYTES);
+    unsigned long long* const empty = full + STAGES;
 
     const int tiles_m = (m - 1) / BM + 1;
     const int tiles_n = (n - 1) / BN + 1;
