@@ -329,6 +329,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "wmma_warp_tiling": _fragments,
     "mma_sync": _mma_sync,
     "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
+    "wgmma_store": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "compute_shader": lambda s: pictures.Staged(
         **_square(s),
         part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)

@@ -59,6 +59,7 @@ def built(tmp_path_factory):
             text = (KERNELS / "portable" / "cuda.h").read_text() + (
                 KERNELS / "matmul" / kernel.source
             ).read_text()
+            text = re.sub(r'#include "(.*)"', lambda found: (KERNELS / "matmul" / found[1]).read_text(), text)
             text = re.sub(r"#include <.*>", "", text)
             text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w[\w ]*?) (\w+)\[\];",
                           r"\1* const \2 = (\1*)dynamic_shared;", text)  # fmt: skip
@@ -73,20 +74,10 @@ def built(tmp_path_factory):
             source, made = folder / f"{len(programs)}.cpp", folder / f"{len(programs)}"
             source.write_text(EMULATOR.read_text().replace("\nKERNEL_TEXT\n", f"\n{emulated(expanded)}\n"))
             maps = ["-DTENSOR_MAPS"] if "TensorMap" in text else []
+            arguments = ",".join(kernel.args or ("a", "b", "c", "m", "n", "k"))
+            names = [f"-DENTRY={kernel.name}", f"-DARGUMENTS={arguments}", *maps]
             subprocess.run(
-                [
-                    COMPILER,
-                    "-std=c++17",
-                    "-O0",
-                    "-w",
-                    *macros,
-                    *maps,
-                    f"-DENTRY={kernel.name}",
-                    source,
-                    "-o",
-                    made,
-                ],
-                check=True,
+                [COMPILER, "-std=c++17", "-O0", "-w", *macros, *names, source, "-o", made], check=True
             )
             programs[key] = made
         return programs[key]
@@ -103,6 +94,8 @@ def built(tmp_path_factory):
         ("wgmma", (130, 264, 200), 0),
         ("wgmma", (130, 264, 200), 1),
         ("wgmma", (5, 3, 65), 0),
+        ("wgmma_store", (130, 264, 72), 0),
+        ("wgmma_store", (130, 264, 72), 1),
     ],
 )
 def test_a_stage_is_right(built, name, size, eager):
@@ -113,7 +106,7 @@ def test_a_stage_is_right(built, name, size, eager):
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((m, k), (k, n)))
     threads = kernel.block(case)
-    grid = 2 if name == "wgmma" else kernel.grid(case)
+    grid = 2 if "wgmma" in name else kernel.grid(case)
     arguments = map(str, (grid, threads, m, n, k, eager))
     done = subprocess.run(
         [built(case, kernel), *arguments], check=False, input=a.tobytes() + b.tobytes(), capture_output=True

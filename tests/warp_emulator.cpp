@@ -40,10 +40,13 @@ static int min(int a, int b) { return a < b ? a : b; }
 #define CLUSTER 1
 #endif
 enum { THREADS_MOST = 512 * CLUSTER, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
-struct Copy {
-    char* to;
+struct Map { uint16_t* matrix; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
+struct Copy {  // to shared memory, or from it in a box of a map
+    uint32_t shared;
     const char* from;
     unsigned bytes, group;
+    Map map;
+    int column, row;
 };
 struct Thread {
     ucontext_t context;
@@ -100,7 +103,6 @@ static char* at(uint32_t address, unsigned rank)
 }
 static char* at(uint32_t address) { return at(address, current->rank); }
 
-struct Map { const uint16_t* from; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
 struct Box {
     uint32_t to;
     Map map;
@@ -217,7 +219,7 @@ static void copy_boxes(Barrier& barrier)
         for (int y = 0; y < map.box_rows; ++y)
             for (int x = 0; x < 64; ++x) {
                 const bool inside = row + y < map.rows && column + x < map.columns;
-                const uint16_t bits = inside ? map.from[size_t(row + y) * map.columns + column + x] : 0;
+                const uint16_t bits = inside ? map.matrix[size_t(row + y) * map.columns + column + x] : 0;
                 memcpy(at(swizzle(to + y * 128 + x * 2), rank), &bits, 2);
             }
         barrier.bytes -= map.box_rows * 128;
@@ -248,31 +250,48 @@ static void copy_groups(int before)  // the copies of earlier groups than this o
             current->copies[kept++] = copy;
             continue;
         }
-        memset(copy.to, 0, 16);
-        memcpy(copy.to, copy.from, copy.bytes);
+        const auto [matrix, rows, columns, box_rows, box_columns] = copy.map;
+        for (int y = copy.row; y < copy.row + box_rows && y < rows; ++y)  // none of a plain copy
+            for (int x = copy.column; x < copy.column + box_columns && x < columns; ++x)
+                memcpy((float*)matrix + size_t(y) * columns + x,
+                    at(swizzle(copy.shared + (y - copy.row) * 128 + (x - copy.column) * 4)), 4);
+        if (box_rows == 0) {
+            memset(at(copy.shared), 0, 16);
+            memcpy(at(copy.shared), copy.from, copy.bytes);
+        }
     }
     current->copied = kept;
+}
+
+static void begin_copy(const Copy& copy)
+{
+    if (current->copied == COPIES_MOST)
+        fail("too many copies wait");
+    current->copies[current->copied++] = copy;
+    if (eager)
+        copy_groups(current->group + 1);
 }
 
 static void run(const char* ptx, Operands o)
 {
     auto is = [&](const char* name) { return strstr(ptx, name) != nullptr; };
-    if (is("cp.async.bulk.tensor.2d"))
+    if (is("cp.async.bulk.tensor.2d.shared"))
         begin_boxes(o, is(".multicast::cluster") ? get<uint16_t>(o[5]) : 1u << current->rank);
+    else if (is("cp.async.bulk.tensor.2d.global"))
+        begin_copy({u32(o[1]), nullptr, 0, current->group, get<Map>(get<char*>(o[0])), get<int>(o[2]), get<int>(o[3])});
     else if (is("cp.async.cg.shared.global")) {
-        const uint32_t to = u32(o[0]), bytes = u32(o[2]);
-        const char* const from = get<char*>(o[1]);
-        if (to % 16 || (bytes && uintptr_t(from) % 16))
+        const Copy copy = {u32(o[0]), get<char*>(o[1]), u32(o[2]), current->group, {}, 0, 0};
+        if (copy.shared % 16 || (copy.bytes && uintptr_t(copy.from) % 16))
             fail("cp.async: not aligned");
-        if (current->copied == COPIES_MOST)
-            fail("cp.async: too many copies wait");
-        current->copies[current->copied++] = {at(to), from, bytes, current->group};
-        if (eager)
-            copy_groups(current->group + 1);
-    } else if (is("cp.async.commit_group"))
+        begin_copy(copy);
+    } else if (is("commit_group") && is("cp.async"))
         ++current->group;
-    else if (is("cp.async.wait_group"))
+    else if (is("wait_group") && is("cp.async"))
         copy_groups(int(current->group) - get<int>(o[0]));
+    else if (is("st.shared.v2"))
+        memcpy(at(u32(o[0])), o[1], 4), memcpy(at(u32(o[0]) + 4), o[2], 4);
+    else if (is("bar.sync"))
+        meet(128);
     else if (is("ldmatrix"))
         load_matrices(o, is(".trans"));
     else if (is("mma.sync"))
@@ -313,14 +332,11 @@ static int m, n, k;
 static void body()
 {
     #ifdef TENSOR_MAPS
-    TensorMap maps[2] = {};
-    const Map given[2] = {{(uint16_t*)a, m, k, BM, 64}, {(uint16_t*)b, k, n, BK, 64}};
-    for (int i = 0; i < 2; ++i)
-        memcpy(&maps[i], &given[i], sizeof(Map));
-    ENTRY(maps[0], maps[1], a, b, c, m, n, k);
-    #else
-    ENTRY(a, b, c, m, n, k);
+    const Map maps[] = {{(uint16_t*)a, m, k, BM, 64}, {(uint16_t*)b, k, n, BK, 64}, {(uint16_t*)c, m, n, 64, 32}};
+    TensorMap map_a = {}, map_b = {}, map_c = {};
+    memcpy(&map_a, &maps[0], sizeof(Map)), memcpy(&map_b, &maps[1], sizeof(Map)), memcpy(&map_c, &maps[2], sizeof(Map));
     #endif
+    ENTRY(ARGUMENTS);
     current->ended = true;
     ++progress;
     yield();

@@ -117,16 +117,13 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
     const int row0 = (above + place % rows) * BM;
     const int column0 = place / rows * BN;
 
-    // What this thread copies. Its rows are multiples of 8 apart, so all are swizzled alike. Below C the last
-    // row of A is repeated, never stored.
+    // What this thread copies. Its rows are multiples of 8 apart, so all are swizzled alike.
     const int copy_row_a = thread / CHUNKS_A;
     const int copy_column_a = thread % CHUNKS_A * CHUNK;
     const int copy_row_b = thread / CHUNKS_B;
     const int copy_column_b = thread % CHUNKS_B * CHUNK;
-    const half* from_a[BM / ROWS_A];
-    #pragma unroll
-    for (int r = 0; r < BM / ROWS_A; ++r)
-        from_a[r] = a + (index_t)min(row0 + r * ROWS_A + copy_row_a, m - 1) * k + copy_column_a;
+    const half* from_a = a + (index_t)(row0 + copy_row_a) * k + copy_column_a;
+    const int rows_inside = m - row0 - copy_row_a;
     const half* from_b = b + (index_t)copy_row_b * n + column0 + copy_column_b;
     const int inside_b = n - column0 - copy_column_b;
     uint4* const to_a = stages_a + swizzled<CHUNKS_A>(copy_row_a, thread % CHUNKS_A);
@@ -134,17 +131,19 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
 
     int left = k;  // of what is not yet on its way
     int next = 0;  // stage to copy to
+    constexpr int at_once = ALIGNMENT == 8 ? BM : 1;  // copies: by halves, all would take too many registers
     auto copy_tile = [&] {
-        #pragma unroll
-        for (int r = 0; r < BM / ROWS_A; ++r) {
-            begin_copy(to_a + next * STAGE_A + r * ROWS_A * CHUNKS_A, from_a[r], left - copy_column_a);
-            from_a[r] += BK;
-        }
-        #pragma unroll
+        #pragma unroll at_once
+        for (int r = 0; r < BM / ROWS_A; ++r)
+            begin_copy(
+                to_a + next * STAGE_A + r * ROWS_A * CHUNKS_A, from_a + (index_t)r * ROWS_A * k,
+                r * ROWS_A < rows_inside ? left - copy_column_a : 0);
+        #pragma unroll at_once
         for (int r = 0; r < BK / ROWS_B; ++r)
             begin_copy(
                 to_b + next * STAGE_B + r * ROWS_B * CHUNKS_B, from_b + (index_t)r * ROWS_B * n,
                 r * ROWS_B + copy_row_b < left ? inside_b : 0);
+        from_a += BK;
         from_b += (index_t)BK * n;
         left -= BK;
         next = next + 1 == STAGES ? 0 : next + 1;
@@ -171,7 +170,7 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
     __syncthreads();
     load_step(0, 0, 0);
     int present = 0;
-    for (int begun = 0; begun < k; begun += BK) {
+    while (left > -AHEAD * BK) {  // until the last tile, AHEAD of which nothing is left, is multiplied
         const int following = present + 1 == STAGES ? 0 : present + 1;
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {

@@ -379,6 +379,29 @@ suite = Suite(
             about="Hopper: one warpgroup copies tiles by TMA, two multiply them by wgmma",
         ),
         Kernel(
+            "wgmma_store",
+            "wgmma_store.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 64,
+                "STAGES": 4,
+                "PIECES": 2,
+                "GROUP": 8,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="float16",
+            arch="sm_90a",
+            block=warpgroups_block,
+            grid=persistent_grid,
+            dynamic_shared_bytes=lambda c: (
+                staged_bytes(c) + c.BM // 64 * c.PIECES * 8192 + 16 * c.STAGES + 1024
+            ),
+            args=("map_a", "map_b", "map_c", "a", "b", "c", "m", "n", "k"),
+            setup=tensor_maps.of_all,
+            about="wgmma whose tiles of C the copy engine stores, while the next ones are multiplied",
+        ),
+        Kernel(
             "compute_shader",
             "compute_shader.glsl",
             macros={"TILE": 32},
