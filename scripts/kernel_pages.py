@@ -310,6 +310,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "warp_tiling": lambda s: _warp_tiles(s, f"{s.case.BK} along k"),
     "double_buffering": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", "twice"),
     "async_copy": _warp_tiles_in_stages,
+    "register_prefetch": _warp_tiles_in_stages,
     "loop_tiling": lambda s: pictures.Direct(
         bm=s.case.BY,
         bn=s.case.BX,
@@ -330,6 +331,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "mma_sync": _mma_sync,
     "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "wgmma_store": lambda s: _warpgroups(s, "one block", "per SM", told=""),
+    "wgmma_multicast": lambda s: _warpgroups(s, "in clusters", f"of {s.case.CLUSTER} blocks", told=""),
     "compute_shader": lambda s: pictures.Staged(
         **_square(s),
         part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)

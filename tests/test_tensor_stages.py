@@ -1,4 +1,4 @@
-"""The tensor-core stages of the ladder without a card: their own text, its PTX emulated on the host."""
+"""Stages of the ladder that use PTX, without a card: their own text, its PTX emulated on the host."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def built(tmp_path_factory):
             source.write_text(EMULATOR.read_text().replace("\nKERNEL_TEXT\n", f"\n{emulated(expanded)}\n"))
             maps = ["-DTENSOR_MAPS"] if "TensorMap" in text else []
             arguments = ",".join(kernel.args or ("a", "b", "c", "m", "n", "k"))
-            names = [f"-DENTRY={kernel.name}", f"-DARGUMENTS={arguments}", *maps]
+            element = "half" if case.dtype == "float16" else "float"
+            names = [f"-DELEMENT={element}", f"-DENTRY={kernel.name}", f"-DARGUMENTS={arguments}", *maps]
             subprocess.run(
                 [COMPILER, "-std=c++17", "-O0", "-w", *macros, *names, source, "-o", made], check=True
             )
@@ -88,6 +89,9 @@ def built(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "size", "eager"),
     [
+        ("register_prefetch", (130, 260, 68), 0),
+        ("register_prefetch", (130, 260, 68), 1),
+        ("register_prefetch", (3, 5, 17), 0),
         ("mma_sync", (130, 264, 72), 0),
         ("mma_sync", (130, 264, 72), 1),
         ("mma_sync", (1, 3, 1), 0),
@@ -96,6 +100,9 @@ def built(tmp_path_factory):
         ("wgmma", (5, 3, 65), 0),
         ("wgmma_store", (130, 264, 72), 0),
         ("wgmma_store", (130, 264, 72), 1),
+        ("wgmma_multicast", (130, 264, 264), 0),
+        ("wgmma_multicast", (130, 264, 264), 1),
+        ("wgmma_multicast", (2, 3, 70), 0),
     ],
 )
 def test_a_stage_is_right(built, name, size, eager):
@@ -104,7 +111,7 @@ def test_a_stage_is_right(built, name, size, eager):
     case = suite.case(kernel, dict(zip("mnk", size, strict=True)))
     m, n, k = size
     rng = np.random.default_rng(1)
-    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((m, k), (k, n)))
+    a, b = (rng.integers(-3, 4, shape).astype(case.dtype) for shape in ((m, k), (k, n)))
     threads = kernel.block(case)
     grid = 2 if "wgmma" in name else kernel.grid(case)
     arguments = map(str, (grid, threads, m, n, k, eager))

@@ -21,7 +21,9 @@
 struct Extent { unsigned x, y, z; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct half {
     uint16_t bits;
     half() = default;
@@ -44,7 +46,7 @@ struct Map { uint16_t* matrix; int rows, columns, box_rows, box_columns; };  // 
 struct Copy {  // to shared memory, or from it in a box of a map
     uint32_t shared;
     const char* from;
-    unsigned bytes, group;
+    unsigned width, bytes, group;
     Map map;
     int column, row;
 };
@@ -256,7 +258,7 @@ static void copy_groups(int before)  // the copies of earlier groups than this o
                 memcpy((float*)matrix + size_t(y) * columns + x,
                     at(swizzle(copy.shared + (y - copy.row) * 128 + (x - copy.column) * 4)), 4);
         if (box_rows == 0) {
-            memset(at(copy.shared), 0, 16);
+            memset(at(copy.shared), 0, copy.width);
             memcpy(at(copy.shared), copy.from, copy.bytes);
         }
     }
@@ -278,10 +280,11 @@ static void run(const char* ptx, Operands o)
     if (is("cp.async.bulk.tensor.2d.shared"))
         begin_boxes(o, is(".multicast::cluster") ? get<uint16_t>(o[5]) : 1u << current->rank);
     else if (is("cp.async.bulk.tensor.2d.global"))
-        begin_copy({u32(o[1]), nullptr, 0, current->group, get<Map>(get<char*>(o[0])), get<int>(o[2]), get<int>(o[3])});
-    else if (is("cp.async.cg.shared.global")) {
-        const Copy copy = {u32(o[0]), get<char*>(o[1]), u32(o[2]), current->group, {}, 0, 0};
-        if (copy.shared % 16 || (copy.bytes && uintptr_t(copy.from) % 16))
+        begin_copy({u32(o[1]), nullptr, 0, 0, current->group, get<Map>(get<char*>(o[0])), get<int>(o[2]), get<int>(o[3])});
+    else if (is("shared.global [%0]")) {
+        const unsigned width = is("], 16,") ? 16 : 4;
+        const Copy copy = {u32(o[0]), get<char*>(o[1]), width, u32(o[2]), current->group, {}, 0, 0};
+        if (copy.shared % width || (copy.bytes && uintptr_t(copy.from) % width))
             fail("cp.async: not aligned");
         begin_copy(copy);
     } else if (is("commit_group") && is("cp.async"))
@@ -325,7 +328,7 @@ static void emulate(const char* ptx, T&&... operands)
 
 KERNEL_TEXT
 
-static half *a, *b;
+static ELEMENT *a, *b;
 static float* c;
 static int m, n, k;
 
@@ -347,11 +350,12 @@ int main(int, char** argv)
     gridDim = {unsigned(atoi(argv[1])), 1, 1}, blockDim = {unsigned(atoi(argv[2])), 1, 1};
     m = atoi(argv[3]), n = atoi(argv[4]), k = atoi(argv[5]);
     eager = atoi(argv[6]);
-    a = (half*)aligned_alloc(64, (size_t(m) * k * 2 + 63) / 64 * 64);
-    b = (half*)aligned_alloc(64, (size_t(k) * n * 2 + 63) / 64 * 64);
+    a = (ELEMENT*)aligned_alloc(64, (size_t(m) * k * sizeof *a + 63) / 64 * 64);
+    b = (ELEMENT*)aligned_alloc(64, (size_t(k) * n * sizeof *b + 63) / 64 * 64);
     c = (float*)malloc(size_t(m) * n * 4);
     memset(c, 0xff, size_t(m) * n * 4);  // NaN
-    if (fread(a, 2, size_t(m) * k, stdin) != size_t(m) * k || fread(b, 2, size_t(k) * n, stdin) != size_t(k) * n)
+    if (fread(a, sizeof *a, size_t(m) * k, stdin) != size_t(m) * k ||
+        fread(b, sizeof *b, size_t(k) * n, stdin) != size_t(k) * n)
         return 2;
     for (unsigned block = 0; block < gridDim.x; block += CLUSTER) {
         memset(all_shared, 0xff, sizeof all_shared);

@@ -1,12 +1,20 @@
 // Words of PTX for Hopper's tensor cores, copy engine and barriers, which the stages from wgmma on share.
+#ifdef BFLOAT16
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 input_t;
+#define INPUTS ".bf16.bf16 "
+#else
 #include <cuda_fp16.h>
+typedef half input_t;
+#define INPUTS ".f16.f16 "
+#endif
 
 #define WARP 32
 #define GROUP_THREADS 128                // of a warpgroup
 #define WGMMA_M 64
 #define WGMMA_K 16
-#define CHUNK 8                          // halves in 16 bytes, the unit of the swizzle
-#define SPAN 64                          // halves in 128 bytes, the width of a swizzled tile
+#define CHUNK 8                          // elements in 16 bytes, the unit of the swizzle
+#define SPAN 64                          // elements in 128 bytes, the width of a swizzled tile
 
 struct alignas(64) TensorMap {  // what the driver made of an array for the copy engine: a CUtensorMap
     unsigned char bytes[128];
@@ -56,6 +64,29 @@ __device__ void copy_box(unsigned to, const TensorMap* map, int column, int row,
         :: "r"(to), "l"(map), "r"(barrier), "r"(column), "r"(row) : "memory");
 }
 
+// The threads of a warpgroup wait for each other.
+__device__ void synchronise(int warpgroup)
+{
+    asm volatile("bar.sync %0, 128;" :: "r"(1 + warpgroup) : "memory");
+}
+
+// Begins to copy a piece from shared memory to a matrix; what would lie outside of it is left out.
+__device__ void begin_store(const TensorMap* map, unsigned from, int column, int row)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+        :: "l"(map), "r"(from), "r"(column), "r"(row) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until the copy engine has read all but the last N pieces of this thread.
+template <int N>
+__device__ void wait_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory"); }
+
+__device__ void put(unsigned to, float first, float second)
+{
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(to), "f"(first), "f"(second) : "memory");
+}
+
 // Describes a tile in shared memory to wgmma, in units of 16 bytes: where it begins, the two distances between
 // its parts, and the swizzle of 128 bytes.
 __device__ unsigned long long describe(unsigned address, int leading, int stride)
@@ -82,7 +113,7 @@ __device__ void multiply(float (&d)[128], unsigned long long a, unsigned long lo
         "{\n"
         ".reg .pred adding;\n"
         "setp.ne.b32 adding, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32" INPUTS
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -101,10 +132,10 @@ __device__ void multiply(float (&d)[128], unsigned long long a, unsigned long lo
     #undef FOUR
 }
 
-// Copies a tile of `rows` x `spans` * SPAN halves as the copy engine would: spans one after the other, in each
+// Copies a tile of `rows` x `spans` * SPAN elements as the copy engine would: spans one after the other, in each
 // the chunks of a row exchanged by its number.
 __device__ inline void copy_by_threads(
-    half* to, const half* from, index_t pitch, int rows, int spans, int rows_inside, int columns_inside)
+    input_t* to, const input_t* from, index_t pitch, int rows, int spans, int rows_inside, int columns_inside)
 {
     #pragma unroll 1
     for (int i = THREAD_X; i < rows * spans * (SPAN / CHUNK); i += GROUP_THREADS) {
@@ -112,11 +143,11 @@ __device__ inline void copy_by_threads(
         const int row = i / (SPAN / CHUNK) % rows;
         const int span = i / (SPAN / CHUNK) / rows;
         const int column = span * SPAN + chunk * CHUNK;
-        alignas(16) half held[CHUNK];
+        alignas(16) input_t held[CHUNK];
         #pragma unroll
         for (int j = 0; j < CHUNK; ++j)
             held[j] = row < rows_inside && column + j < columns_inside
-                ? from[row * pitch + column + j] : half(0.0f);
+                ? from[row * pitch + column + j] : input_t(0.0f);
         *(uint4*)(to + (span * rows + row) * SPAN + (chunk ^ row % 8) * CHUNK) = *(const uint4*)held;
     }
 }

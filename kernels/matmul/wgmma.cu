@@ -19,7 +19,7 @@
 
 #define CONSUMERS (BM / WGMMA_M)         // warpgroups that multiply
 #define THREADS (GROUP_THREADS * (1 + CONSUMERS))
-#define TILE_A (BM * BK)                 // halves
+#define TILE_A (BM * BK)                 // elements
 #define TILE_B (BK * BN)
 #define TILE_BYTES (2 * (TILE_A + TILE_B))
 
@@ -29,7 +29,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-    const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int m, int n, int k)
+    const input_t* __restrict__ a, const input_t* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
     extern __shared__ unsigned char memory[];
     // The swizzle goes by addresses: tiles begin at multiples of its period, 1,024 bytes.
@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma(
                 corner(tile, row, column);
                 for (int deep = 0; deep < tiles_k; ++deep, advance()) {
                     const int begun = deep * BK;
-                    half* const to_a = (half*)(stages + stage * TILE_BYTES);
-                    half* const to_b = to_a + TILE_A;
+                    input_t* const to_a = (input_t*)(stages + stage * TILE_BYTES);
+                    input_t* const to_b = to_a + TILE_A;
                     const unsigned barrier = shared_address(full + stage);
                     wait_for(shared_address(empty + stage), parity ^ 1);
                     #if ALIGNMENT == 8

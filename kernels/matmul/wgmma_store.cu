@@ -12,7 +12,7 @@
 
 #define CONSUMERS (BM / WGMMA_M)         // warpgroups that multiply
 #define THREADS (GROUP_THREADS * (1 + CONSUMERS))
-#define TILE_A (BM * BK)                 // halves
+#define TILE_A (BM * BK)                 // elements
 #define TILE_B (BK * BN)
 #define TILE_BYTES (2 * (TILE_A + TILE_B))
 #define PIECE 32                         // columns of C in a piece: 128 bytes
@@ -22,29 +22,9 @@
 #error "wgmma_store: BN is 256, BK is 64, BM a multiple of 64, and STAGES at least 2"
 #endif
 
-// The threads of a warpgroup wait for each other.
-__device__ void synchronise(int warpgroup) { asm volatile("bar.sync %0, 128;" :: "r"(1 + warpgroup) : "memory"); }
-
-// Begins to copy a piece from shared memory to a matrix; what would lie outside of it is left out.
-__device__ void begin_store(const TensorMap* map, unsigned from, int column, int row)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
-        :: "l"(map), "r"(from), "r"(column), "r"(row) : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Until the copy engine has read all but the last N pieces of this thread.
-template <int N>
-__device__ void wait_reads() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory"); }
-
-__device__ void put(unsigned to, float first, float second)
-{
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(to), "f"(first), "f"(second) : "memory");
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_store(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-    const __grid_constant__ TensorMap map_c, const half* __restrict__ a, const half* __restrict__ b,
+    const __grid_constant__ TensorMap map_c, const input_t* __restrict__ a, const input_t* __restrict__ b,
     float* __restrict__ c, int m, int n, int k)
 {
     extern __shared__ unsigned char memory[];
@@ -93,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wgmma_store(
                 corner(tile, row, column);
                 for (int deep = 0; deep < tiles_k; ++deep, advance()) {
                     const int begun = deep * BK;
-                    half* const to_a = (half*)(stages + stage * TILE_BYTES);
-                    half* const to_b = to_a + TILE_A;
+                    input_t* const to_a = (input_t*)(stages + stage * TILE_BYTES);
+                    input_t* const to_b = to_a + TILE_A;
                     const unsigned barrier = shared_address(full + stage);
                     wait_for(shared_address(empty + stage), parity ^ 1);
                     #if ALIGNMENT == 8
