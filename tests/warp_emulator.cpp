@@ -184,7 +184,7 @@ static void mma(Operands o)
 // The swizzle of 128 bytes: 16-byte units of an address, exchanged by the line of 128 bytes that they lie in.
 static uint32_t swizzle(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-static void wgmma_instruction(Operands o)
+__attribute__((optimize("O2"))) static void wgmma_instruction(Operands o)
 {
     const uint64_t a = get<uint64_t>(o[128]), b = get<uint64_t>(o[129]);
     const bool add = get<int>(o[130]);
