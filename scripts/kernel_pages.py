@@ -257,6 +257,10 @@ def _clustered(s: Subject) -> pictures.Picture:
     return _warpgroups(s, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}")
 
 
+def _paired(s: Subject) -> pictures.Picture:
+    return _warpgroups(s, "in clusters", f"of {s.case.CLUSTER} blocks", told="")
+
+
 def _warpgroups(s: Subject, *notes: str, told: str = "as on Hopper") -> pictures.Picture:
     """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
     bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
@@ -331,7 +335,8 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "mma_sync": _mma_sync,
     "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "wgmma_store": lambda s: _warpgroups(s, "one block", "per SM", told=""),
-    "wgmma_multicast": lambda s: _warpgroups(s, "in clusters", f"of {s.case.CLUSTER} blocks", told=""),
+    "wgmma_multicast": _paired,
+    "wgmma_multicast_bf16": _paired,
     "compute_shader": lambda s: pictures.Staged(
         **_square(s),
         part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)
