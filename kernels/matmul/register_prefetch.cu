@@ -11,8 +11,8 @@
 // - SPREAD = 4: a thread begins its copies in four parts, one at each of the first steps of a tile. All at once
 //   they would fill the queue of memory instructions, in which its loads from shared memory wait too.
 // - GROUP = 8: blocks that run at once cover 8 rows of tiles. Their bands of A and B then fit into the L2.
-// - The products go through a patch in serpentines: from one to the next, a row and a column never change both.
-//   A scheduler of sm_86 and newer issues a multiply-add each cycle, in which it can read two new registers.
+// - The products go through a patch in serpentines: from one to the next, the element of A stays, or that of B. On
+//   an H200 a loop is slower, the more of its multiply-adds read three registers that the one before did not.
 
 #define WARP 32
 #define PATCH 4                         // edge of a patch: the elements of a float4
