@@ -257,6 +257,10 @@ def _clustered(s: Subject) -> pictures.Picture:
     return _warpgroups(s, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}")
 
 
+def _paired(s: Subject) -> pictures.Picture:
+    return _warpgroups(s, "in clusters", f"of {s.case.CLUSTER} blocks", told="")
+
+
 def _warpgroups(s: Subject, *notes: str, told: str = "as on Hopper") -> pictures.Picture:
     """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
     bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
@@ -310,6 +314,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "warp_tiling": lambda s: _warp_tiles(s, f"{s.case.BK} along k"),
     "double_buffering": lambda s: _warp_tiles(s, f"{s.case.BK} along k,", "twice"),
     "async_copy": _warp_tiles_in_stages,
+    "register_prefetch": _warp_tiles_in_stages,
     "loop_tiling": lambda s: pictures.Direct(
         bm=s.case.BY,
         bn=s.case.BX,
@@ -329,6 +334,9 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "wmma_warp_tiling": _fragments,
     "mma_sync": _mma_sync,
     "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
+    "wgmma_store": lambda s: _warpgroups(s, "one block", "per SM", told=""),
+    "wgmma_multicast": _paired,
+    "wgmma_multicast_bf16": _paired,
     "compute_shader": lambda s: pictures.Staged(
         **_square(s),
         part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)

@@ -288,6 +288,8 @@ def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
 
 def _status(command: list[str], installed: list[str]) -> int:
     """What it exits with; an error that it raises goes on, and ends this process as any."""
+    # From Python 3.14 on, the tracker of a fork misses the semaphores that its template made.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     try:
         _run(command, installed)
     except SystemExit as ended:
@@ -355,6 +357,9 @@ def main(number: str, *modules: str) -> None:
     for name in (*_LATER, *WORKERS):  # a worker looks at what is there by then
         importlib.import_module(name)
     sys.modules["harness.measure.worker"].before_forks()
+    nvcc = sys.modules["harness.device.backends.nvcc"]
+    for known in (nvcc.version, nvcc.packaged):  # a program of a test may have another PATH than this one
+        known.cache_clear()
     of_workers = set(sys.modules)
     for name in modules:
         with contextlib.suppress(ImportError):  # asv is an extra

@@ -62,7 +62,7 @@ CASES = {
     f"{suite}.{kernel.name}-{'x'.join(map(str, size))}": (suite, kernel.name, size)
     for suite in ("matmul", "copy", "transpose")
     for kernel in load_folder(KERNELS / suite).kernels
-    for size in sizes_of(suite, kernel.requires)
+    for size in sizes_of(suite, kernel.requires or kernel.arch)
 }
 
 

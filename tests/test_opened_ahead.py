@@ -8,8 +8,9 @@ import signal
 import pytest
 
 from harness.measure import protocol
+from harness.measure.timing import MeasureSettings
 from harness.run import device_session
-from harness.run.device_session import DeviceSession, WorkerProcess
+from harness.run.device_session import DeviceSession, WorkerProcess, opening
 from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -61,6 +62,47 @@ def test_three_open_together_and_none_opens_while_another_may_be_timed(project, 
         assert ticks(session) is opened[4]
         assert len(opened) == 6
     assert all(worker.has_ended() for worker in opened)
+
+
+def test_the_first_session_takes_the_worker_that_opens_its_device_early(project, opened):
+    with opening("null"):
+        [early] = opened
+        for builds in (True, False):
+            with session_of(project) as session:
+                assert (session.builder is early) == builds
+                assert session.builder.ask(protocol.Timers(), 20)
+        assert len(opened) == 3  # twice for suites, and once by the second session
+    assert all(worker.has_ended() for worker in opened)
+
+
+def test_an_early_worker_on_another_device_is_ended(project, opened, null_script):
+    null_script({"cards": [{}, {}]})
+    with opening("null:1"), session_of(project) as session:
+        assert session.device.spec == "null:0"
+        assert opened[0].has_ended()
+
+
+def test_a_worker_verifies_while_another_opens_the_device_and_times_when_it_has(project):
+    with session_of(project) as session:
+        session.wanted = 2
+        session.open_ahead()
+        slow = session._ahead[1].worker.pids()[-1]
+        os.kill(slow, signal.SIGSTOP)
+        seen: dict[str, bool] = {}
+
+        def stage(name: str) -> None:
+            seen.setdefault(name, session._ahead[0].opened is None)
+            if name == "verify":
+                os.kill(slow, signal.SIGCONT)
+
+        session.observer.stage = stage
+        asked = protocol.Measure(kernel="plain", sizes={"n": 64}, seed=1, settings=MeasureSettings())
+        assert session.ask(asked, 20).status == "measured"
+        assert (seen["reference"], seen["measure"]) == (False, True)
+        session.leave()
+        session.wanted = 2
+        assert session.ask(asked, 20).status == "measured"
+        assert [ahead.opened for ahead in session._ahead] == [None], "it was opened meanwhile"
 
 
 def test_a_lost_device_is_lost_to_workers_that_opened_it_before(project, null_script):

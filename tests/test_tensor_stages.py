@@ -1,4 +1,4 @@
-"""The tensor-core stages of the ladder without a card: their own text, its PTX emulated on the host."""
+"""Stages of the ladder that use PTX, without a card: their own text, its PTX emulated on the host."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def built(tmp_path_factory):
             text = (KERNELS / "portable" / "cuda.h").read_text() + (
                 KERNELS / "matmul" / kernel.source
             ).read_text()
+            text = re.sub(r'#include "(.*)"', lambda found: (KERNELS / "matmul" / found[1]).read_text(), text)
             text = re.sub(r"#include <.*>", "", text)
             text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w[\w ]*?) (\w+)\[\];",
                           r"\1* const \2 = (\1*)dynamic_shared;", text)  # fmt: skip
@@ -73,20 +74,11 @@ def built(tmp_path_factory):
             source, made = folder / f"{len(programs)}.cpp", folder / f"{len(programs)}"
             source.write_text(EMULATOR.read_text().replace("\nKERNEL_TEXT\n", f"\n{emulated(expanded)}\n"))
             maps = ["-DTENSOR_MAPS"] if "TensorMap" in text else []
+            arguments = ",".join(kernel.args or ("a", "b", "c", "m", "n", "k"))
+            element = "half" if case.dtype == "float16" else "float"
+            names = [f"-DELEMENT={element}", f"-DENTRY={kernel.name}", f"-DARGUMENTS={arguments}", *maps]
             subprocess.run(
-                [
-                    COMPILER,
-                    "-std=c++17",
-                    "-O0",
-                    "-w",
-                    *macros,
-                    *maps,
-                    f"-DENTRY={kernel.name}",
-                    source,
-                    "-o",
-                    made,
-                ],
-                check=True,
+                [COMPILER, "-std=c++17", "-O0", "-w", *macros, *names, source, "-o", made], check=True
             )
             programs[key] = made
         return programs[key]
@@ -97,12 +89,19 @@ def built(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "size", "eager"),
     [
+        ("register_prefetch", (130, 260, 68), 0),
+        ("register_prefetch", (130, 260, 68), 1),
+        ("register_prefetch", (3, 5, 17), 0),
         ("mma_sync", (130, 264, 72), 0),
         ("mma_sync", (130, 264, 72), 1),
         ("mma_sync", (1, 3, 1), 0),
         ("wgmma", (130, 264, 200), 0),
-        ("wgmma", (130, 264, 200), 1),
         ("wgmma", (5, 3, 65), 0),
+        ("wgmma_store", (130, 264, 72), 0),
+        ("wgmma_store", (130, 264, 72), 1),
+        ("wgmma_multicast", (130, 264, 200), 0),
+        ("wgmma_multicast", (130, 264, 200), 1),
+        ("wgmma_multicast", (2, 3, 70), 0),
     ],
 )
 def test_a_stage_is_right(built, name, size, eager):
@@ -111,10 +110,10 @@ def test_a_stage_is_right(built, name, size, eager):
     case = suite.case(kernel, dict(zip("mnk", size, strict=True)))
     m, n, k = size
     rng = np.random.default_rng(1)
-    a, b = (rng.integers(-3, 4, shape).astype("float16") for shape in ((m, k), (k, n)))
+    a, b = (rng.integers(-3, 4, shape).astype(case.dtype) for shape in ((m, k), (k, n)))
     threads = kernel.block(case)
-    grid = 2 if name == "wgmma" else kernel.grid(case)
-    arguments = map(str, (grid, threads, 0, m, n, k, 7, eager))
+    grid = 2 if "wgmma" in name else kernel.grid(case)
+    arguments = map(str, (grid, threads, m, n, k, eager))
     done = subprocess.run(
         [built(case, kernel), *arguments], check=False, input=a.tobytes() + b.tobytes(), capture_output=True
     )

@@ -1,10 +1,10 @@
-// Runs a CUDA kernel of tensor cores on the host, a block at a time: a fibre for each thread, and PTX by what its
-// manual says. tests/test_tensor_stages.py puts the kernel in place of KERNEL_TEXT, with emulate() for asm.
+// Runs a CUDA kernel of tensor cores on the host, a cluster at a time: a fibre for each thread, and PTX by what
+// its manual says. tests/test_tensor_stages.py puts the kernel in place of KERNEL_TEXT, with emulate() for asm.
 //
-//     program GRID THREADS DYNAMIC_BYTES M N K SEED EAGER < a, b  > c
+//     program GRID THREADS M N K EAGER < a, b  > c
 //
-// EAGER is 1 where copies happen when they begin, 0 where they happen when their thread waits for them: between
-// them they find a tile that is read too early, and one that is overwritten too early.
+// EAGER is 1 where copies happen when they begin, 0 where they happen when a thread waits for them: the first
+// shows a tile that is overwritten too early, the second one that is read too early.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,13 +14,16 @@
 #define __global__
 #define __device__
 #define __grid_constant__
+#define __cluster_dims__(...)
 #define __launch_bounds__(...)
 #define __restrict__
 #define __shared__ static
 struct Extent { unsigned x, y, z; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct half {
     uint16_t bits;
     half() = default;
@@ -35,15 +38,22 @@ static float value(uint16_t bits)
 static int min(int a, int b) { return a < b ? a : b; }
 
 // Fibres
-enum { THREADS_MOST = 512, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
-struct Copy {
-    char* to;
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
+enum { THREADS_MOST = 512 * CLUSTER, STACK_BYTES = 1 << 16, COPIES_MOST = 256 };
+struct Map { uint16_t* matrix; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
+struct Copy {  // to shared memory, or from it in a box of a map
+    uint32_t shared;
     const char* from;
-    unsigned bytes, group;
+    unsigned width, bytes, group;
+    Map map;
+    int column, row;
 };
 struct Thread {
     ucontext_t context;
-    Extent index;
+    Extent index, block;
+    unsigned number, rank;            // of all that run, and of the block in its cluster
     bool ended;
     Copy copies[COPIES_MOST];         // that have not happened
     unsigned copied, group, rounds;   // copies waiting, groups committed, collective instructions
@@ -52,11 +62,12 @@ static Thread threads[THREADS_MOST];
 static char stacks[THREADS_MOST][STACK_BYTES];
 static Thread* current;
 static ucontext_t scheduler;
-static Extent blockIdx, gridDim, blockDim;
+static Extent gridDim, blockDim;
 static unsigned long progress;
 static bool eager;
 static int conflicts;
 #define threadIdx (current->index)
+#define blockIdx (current->block)
 
 static void yield() { swapcontext(&current->context, &scheduler); }
 static void fail(const char* why) { fprintf(stderr, "%s\n", why); exit(3); }
@@ -66,10 +77,10 @@ struct Meeting {
     int arrived = 0;
     unsigned round = 0;
 };
-static Meeting meetings[3][THREADS_MOST / 32];
+static Meeting meetings[THREADS_MOST + 1][THREADS_MOST / 32];
 static void meet(int size)
 {
-    Meeting& m = meetings[size == 32 ? 0 : size == 128 ? 1 : 2][size > 128 ? 0 : threadIdx.x / size];
+    Meeting& m = meetings[size][current->number / size];
     const unsigned round = m.round;
     ++progress;
     if (++m.arrived == size)
@@ -82,16 +93,23 @@ static void __syncthreads() { meet(blockDim.x); }
 static void __syncwarp() { meet(32); }
 
 // Shared memory. Its addresses do not begin at a multiple of 1,024.
-alignas(1024) static char dynamic_shared[256 * 1024];
-enum { FIRST = 1040 };
-static size_t __cvta_generic_to_shared(const void* p) { return uint32_t((const char*)p - dynamic_shared + FIRST); }
-static char* at(uint32_t address) { return dynamic_shared + int32_t(address - FIRST); }
+enum { SHARED_BYTES = 256 * 1024, FIRST = 1040 };
+alignas(1024) static char all_shared[CLUSTER][SHARED_BYTES];
+#define dynamic_shared (all_shared[current->rank])
+static size_t __cvta_generic_to_shared(const void* p) { return (const char*)p - dynamic_shared + FIRST; }
+static char* at(uint32_t address, unsigned rank)
+{
+    if (address < FIRST || address >= FIRST + SHARED_BYTES)
+        fail("an address outside of shared memory");
+    return all_shared[rank] + (address - FIRST);
+}
+static char* at(uint32_t address) { return at(address, current->rank); }
 
-struct Map { const uint16_t* from; int rows, columns, box_rows, box_columns; };  // in the bytes of a tensor map
 struct Box {
     uint32_t to;
     Map map;
     int column, row;
+    unsigned rank;
 };
 struct Barrier {
     int arrivals, pending, bytes;
@@ -100,15 +118,16 @@ struct Barrier {
     Box boxes[8];  // that have not been copied
     int waiting;
 };
-static Barrier barriers[32];
-static Barrier& barrier_at(uint32_t address)
+static Barrier barriers[CLUSTER][32];
+static Barrier& barrier_at(uint32_t address, unsigned rank)
 {
-    for (Barrier& b : barriers)
+    for (Barrier& b : barriers[rank])
         if (b.address == address || b.address == 0)
             return b.address = address, b;
     fail("too many mbarriers");
     abort();
 }
+static Barrier& barrier_at(uint32_t address) { return barrier_at(address, current->rank); }
 static void settle(Barrier& b)
 {
     ++progress;
@@ -124,8 +143,8 @@ static uint32_t u32(char* p) { return get<uint32_t>(p); }
 
 static void load_matrices(Operands o, bool transposed)
 {
-    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
-    words[parity][threadIdx.x][0] = u32(o[4]);
+    const int lane = threadIdx.x % 32, first = int(current->number) - lane, parity = current->rounds++ % 2;
+    words[parity][current->number][0] = u32(o[4]);
     meet(32);
     for (int q = 0; q < 4; ++q) {
         uint16_t out[2];
@@ -145,9 +164,9 @@ static float half_of(uint32_t word, int upper) { return value(uint16_t(word >> 1
 
 static void mma(Operands o)
 {
-    const int lane = threadIdx.x % 32, first = int(threadIdx.x) - lane, parity = current->rounds++ % 2;
+    const int lane = threadIdx.x % 32, first = int(current->number) - lane, parity = current->rounds++ % 2;
     for (int i = 0; i < 6; ++i)
-        words[parity][threadIdx.x][i] = u32(o[4 + i]);
+        words[parity][current->number][i] = u32(o[4 + i]);
     meet(32);
     for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
@@ -165,7 +184,7 @@ static void mma(Operands o)
 // The swizzle of 128 bytes: 16-byte units of an address, exchanged by the line of 128 bytes that they lie in.
 static uint32_t swizzle(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-static void wgmma_instruction(Operands o)
+__attribute__((optimize("O2"))) static void wgmma_instruction(Operands o)
 {
     const uint64_t a = get<uint64_t>(o[128]), b = get<uint64_t>(o[129]);
     const bool add = get<int>(o[130]);
@@ -198,26 +217,30 @@ static void wgmma_instruction(Operands o)
 static void copy_boxes(Barrier& barrier)
 {
     for (; barrier.waiting > 0; settle(barrier)) {
-        const auto [to, map, column, row] = barrier.boxes[--barrier.waiting];
+        const auto [to, map, column, row, rank] = barrier.boxes[--barrier.waiting];
         for (int y = 0; y < map.box_rows; ++y)
             for (int x = 0; x < 64; ++x) {
                 const bool inside = row + y < map.rows && column + x < map.columns;
-                const uint16_t bits = inside ? map.from[size_t(row + y) * map.columns + column + x] : 0;
-                memcpy(at(swizzle(to + y * 128 + x * 2)), &bits, 2);
+                const uint16_t bits = inside ? map.matrix[size_t(row + y) * map.columns + column + x] : 0;
+                memcpy(at(swizzle(to + y * 128 + x * 2), rank), &bits, 2);
             }
         barrier.bytes -= map.box_rows * 128;
     }
 }
 
-static void begin_boxes(Operands o)
+static void begin_boxes(Operands o, unsigned ranks)
 {
-    Barrier& barrier = barrier_at(u32(o[2]));
-    const Box box = {u32(o[0]), get<Map>(get<char*>(o[1])), get<int>(o[3]), get<int>(o[4])};
-    if (box.to % 1024 || box.map.box_columns != 64 || barrier.waiting == 8)
-        fail("a box has 128 bytes a row and lands at a multiple of 1,024");
-    barrier.boxes[barrier.waiting++] = box;
-    if (eager)
-        copy_boxes(barrier);
+    for (unsigned rank = 0; rank < CLUSTER; ++rank) {
+        if (!(ranks >> rank & 1))
+            continue;
+        Barrier& barrier = barrier_at(u32(o[2]), rank);
+        const Box box = {u32(o[0]), get<Map>(get<char*>(o[1])), get<int>(o[3]), get<int>(o[4]), rank};
+        if (box.to % 1024 || box.map.box_columns != 64 || barrier.waiting == 8)
+            fail("a box has 128 bytes a row and lands at a multiple of 1,024");
+        barrier.boxes[barrier.waiting++] = box;
+        if (eager)
+            copy_boxes(barrier);
+    }
 }
 
 static void copy_groups(int before)  // the copies of earlier groups than this one happen
@@ -229,31 +252,49 @@ static void copy_groups(int before)  // the copies of earlier groups than this o
             current->copies[kept++] = copy;
             continue;
         }
-        memset(copy.to, 0, 16);
-        memcpy(copy.to, copy.from, copy.bytes);
+        const auto [matrix, rows, columns, box_rows, box_columns] = copy.map;
+        for (int y = copy.row; y < copy.row + box_rows && y < rows; ++y)  // none of a plain copy
+            for (int x = copy.column; x < copy.column + box_columns && x < columns; ++x)
+                memcpy((float*)matrix + size_t(y) * columns + x,
+                    at(swizzle(copy.shared + (y - copy.row) * 128 + (x - copy.column) * 4)), 4);
+        if (box_rows == 0) {
+            memset(at(copy.shared), 0, copy.width);
+            memcpy(at(copy.shared), copy.from, copy.bytes);
+        }
     }
     current->copied = kept;
+}
+
+static void begin_copy(const Copy& copy)
+{
+    if (current->copied == COPIES_MOST)
+        fail("too many copies wait");
+    current->copies[current->copied++] = copy;
+    if (eager)
+        copy_groups(current->group + 1);
 }
 
 static void run(const char* ptx, Operands o)
 {
     auto is = [&](const char* name) { return strstr(ptx, name) != nullptr; };
-    if (is("cp.async.bulk.tensor.2d"))
-        begin_boxes(o);
-    else if (is("cp.async.cg.shared.global")) {
-        const uint32_t to = u32(o[0]), bytes = u32(o[2]);
-        const char* const from = get<char*>(o[1]);
-        if (to % 16 || (bytes && uintptr_t(from) % 16))
+    if (is("cp.async.bulk.tensor.2d.shared"))
+        begin_boxes(o, is(".multicast::cluster") ? get<uint16_t>(o[5]) : 1u << current->rank);
+    else if (is("cp.async.bulk.tensor.2d.global"))
+        begin_copy({u32(o[1]), nullptr, 0, 0, current->group, get<Map>(get<char*>(o[0])), get<int>(o[2]), get<int>(o[3])});
+    else if (is("shared.global [%0]")) {
+        const unsigned width = is("], 16,") ? 16 : 4;
+        const Copy copy = {u32(o[0]), get<char*>(o[1]), width, u32(o[2]), current->group, {}, 0, 0};
+        if (copy.shared % width || (copy.bytes && uintptr_t(copy.from) % width))
             fail("cp.async: not aligned");
-        if (current->copied == COPIES_MOST)
-            fail("cp.async: too many copies wait");
-        current->copies[current->copied++] = {at(to), from, bytes, current->group};
-        if (eager)
-            copy_groups(current->group + 1);
-    } else if (is("cp.async.commit_group"))
+        begin_copy(copy);
+    } else if (is("commit_group") && is("cp.async"))
         ++current->group;
-    else if (is("cp.async.wait_group"))
+    else if (is("wait_group") && is("cp.async"))
         copy_groups(int(current->group) - get<int>(o[0]));
+    else if (is("st.shared.v2"))
+        memcpy(at(u32(o[0])), o[1], 4), memcpy(at(u32(o[0]) + 4), o[2], 4);
+    else if (is("bar.sync"))
+        meet(128);
     else if (is("ldmatrix"))
         load_matrices(o, is(".trans"));
     else if (is("mma.sync"))
@@ -263,7 +304,7 @@ static void run(const char* ptx, Operands o)
     else if (is("mbarrier.init"))
         barrier_at(u32(o[0])) = {get<int>(o[1]), get<int>(o[1]), 0, 0, u32(o[0]), {}, 0};
     else if (is("mbarrier.arrive")) {
-        Barrier& barrier = barrier_at(u32(o[0]));
+        Barrier& barrier = barrier_at(u32(o[0]), is("mapa") ? u32(o[1]) : current->rank);
         barrier.bytes += is("expect_tx") ? get<int>(o[1]) : 0;
         if (--barrier.pending < 0)
             fail("mbarrier: more arrivals than threads");
@@ -272,6 +313,8 @@ static void run(const char* ptx, Operands o)
         // A phase of the other parity than the present one is the one before it, which has ended.
         for (Barrier& b = barrier_at(u32(o[0])); copy_boxes(b), b.phase % 2 == u32(o[1]) % 2;)
             yield();
+    else if (is("barrier.cluster"))
+        meet(CLUSTER * blockDim.x);
     else if (!is("wgmma.") && !is("fence") && !is("setmaxnreg"))
         fail(ptx);
 }
@@ -285,21 +328,18 @@ static void emulate(const char* ptx, T&&... operands)
 
 KERNEL_TEXT
 
-static half *a, *b;
+static ELEMENT *a, *b;
 static float* c;
 static int m, n, k;
 
 static void body()
 {
     #ifdef TENSOR_MAPS
-    TensorMap maps[2] = {};
-    const Map given[2] = {{(uint16_t*)a, m, k, BM, 64}, {(uint16_t*)b, k, n, BK, 64}};
-    for (int i = 0; i < 2; ++i)
-        memcpy(&maps[i], &given[i], sizeof(Map));
-    ENTRY(maps[0], maps[1], a, b, c, m, n, k);
-    #else
-    ENTRY(a, b, c, m, n, k);
+    const Map maps[] = {{(uint16_t*)a, m, k, BM, 64}, {(uint16_t*)b, k, n, BK, 64}, {(uint16_t*)c, m, n, 64, 32}};
+    TensorMap map_a = {}, map_b = {}, map_c = {};
+    memcpy(&map_a, &maps[0], sizeof(Map)), memcpy(&map_b, &maps[1], sizeof(Map)), memcpy(&map_c, &maps[2], sizeof(Map));
     #endif
+    ENTRY(ARGUMENTS);
     current->ended = true;
     ++progress;
     yield();
@@ -308,24 +348,25 @@ static void body()
 int main(int, char** argv)
 {
     gridDim = {unsigned(atoi(argv[1])), 1, 1}, blockDim = {unsigned(atoi(argv[2])), 1, 1};
-    m = atoi(argv[4]), n = atoi(argv[5]), k = atoi(argv[6]);
-    srand(atoi(argv[7]));
-    eager = atoi(argv[8]);
-    a = (half*)aligned_alloc(64, (size_t(m) * k * 2 + 63) / 64 * 64);
-    b = (half*)aligned_alloc(64, (size_t(k) * n * 2 + 63) / 64 * 64);
+    m = atoi(argv[3]), n = atoi(argv[4]), k = atoi(argv[5]);
+    eager = atoi(argv[6]);
+    a = (ELEMENT*)aligned_alloc(64, (size_t(m) * k * sizeof *a + 63) / 64 * 64);
+    b = (ELEMENT*)aligned_alloc(64, (size_t(k) * n * sizeof *b + 63) / 64 * 64);
     c = (float*)malloc(size_t(m) * n * 4);
     memset(c, 0xff, size_t(m) * n * 4);  // NaN
-    if (fread(a, 2, size_t(m) * k, stdin) != size_t(m) * k || fread(b, 2, size_t(k) * n, stdin) != size_t(k) * n)
+    if (fread(a, sizeof *a, size_t(m) * k, stdin) != size_t(m) * k ||
+        fread(b, sizeof *b, size_t(k) * n, stdin) != size_t(k) * n)
         return 2;
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-        memset(dynamic_shared, 0xff, sizeof dynamic_shared);  // NaN
+    for (unsigned block = 0; block < gridDim.x; block += CLUSTER) {
+        memset(all_shared, 0xff, sizeof all_shared);
         memset(barriers, 0, sizeof barriers), memset(meetings, 0, sizeof meetings);
         Thread* order[THREADS_MOST];
-        unsigned left = blockDim.x;
+        unsigned left = CLUSTER * blockDim.x;
         for (unsigned i = 0; i < left; ++i) {
             Thread& t = threads[i];
             t = {};
-            t.index.x = i;
+            t.number = i, t.rank = i / blockDim.x;
+            t.index.x = i % blockDim.x, t.block.x = block + t.rank;
             getcontext(&t.context);
             t.context.uc_stack = {stacks[i], 0, STACK_BYTES};
             makecontext(&t.context, body, 0);
@@ -333,16 +374,14 @@ int main(int, char** argv)
         }
         while (left > 0) {
             const unsigned long before = progress;
-            for (unsigned i = 0; i < left; ++i) {
+            unsigned kept = 0;
+            for (unsigned i = 0; i < left; ++i) {  // in another order every time
                 const unsigned other = i + rand() % (left - i);
                 Thread* const t = order[other];
-                order[other] = order[i], order[i] = t;
+                order[other] = order[i];
                 current = t, swapcontext(&scheduler, &t->context);
+                order[kept] = t, kept += !t->ended;
             }
-            unsigned kept = 0;
-            for (unsigned i = 0; i < left; ++i)
-                if (!order[i]->ended)
-                    order[kept++] = order[i];
             left = kept;
             if (progress == before)
                 fail("every thread waits");

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from harness.cli import echo_json, executable_options, options, script_options
 from harness.cli.compare_command import repository_of, settings_from
-from harness.cli.on_cards import measure_suites
+from harness.cli.on_cards import measure_suites, opening
 from harness.config import Config, load_config
 from harness.errors import ExitCode, UsageError
 
@@ -86,7 +86,7 @@ def _of_suites(
     settings = settings_from(
         config, selection, {**given, "twins": False}, command="calibrate", measure_identical=True, solo_s=0.0
     )
-    with CompareProgress() as observer:
+    with opening(selection, config), CompareProgress() as observer:
         work = _Calibrations(selection.suites(config), selection, settings, chosen)
         # Each card has its own noise, so each card measures all cases.
         found = measure_suites(work, len(work.suites), selection, settings.device, observer, share=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from harness.cli import completion, echo_json, executable_options, options, script_options, tell_wall_time
-from harness.cli.on_cards import measure_suites
+from harness.cli.on_cards import measure_suites, opening
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -77,7 +77,8 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
         base, head, cases = commits_of(config, base, rest)
         selection = dataclasses.replace(selection, cases=cases)
         settings = settings_from(config, selection, given)
-        compared = compare_pairs(selection.pairs(config, base, head), selection, settings)
+        with opening(selection, config):
+            compared = compare_pairs(selection.pairs(config, base, head), selection, settings)
         results, hint = compared.results, _without_a_card(compared, base)
     if given["profile_wall"]:
         tell_wall_time(results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ from harness.cli import options, tell, tell_at_end
 from harness.errors import MeasureError
 
 if TYPE_CHECKING:
+    from harness.config import Config
     from harness.records.record_files import ComparisonResult, RunResult
     from harness.records.types import DeviceInfo
     from harness.report.terminal.progress import DeviceProgress
@@ -70,6 +72,15 @@ def measure_suites(
         if results[-1][1].interrupted:
             break
     return results
+
+
+def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
+    """Return a context that opens the command's single device while it loads suites."""
+    from harness.run import device_session
+
+    if selection.gpus is not None or selection.scheduler is not None:
+        return nullcontext()
+    return device_session.opening(selection.device or config.device)
 
 
 def _on_cards(

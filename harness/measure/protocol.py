@@ -125,7 +125,7 @@ class DescribeDevices(Request[tuple[DeviceInfo, ...]], frozen=True, kw_only=True
 
 
 class Open(Request[OpenReply], frozen=True, kw_only=True):
-    """Open a device. This is the first message, sent once."""
+    """Open a device and load suites. This is the first message; the second may load the suites instead."""
 
     device: str | None
     suite: str | None

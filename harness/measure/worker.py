@@ -8,6 +8,7 @@ goes to standard error.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import random
 import sys
@@ -59,6 +60,9 @@ from harness.system.cache import BinaryCache
 from harness.system.file_access import check_committed, reaches_beside, watch
 from harness.system.process import Channel, Progress, serve
 
+_TIMED = ("measure", "parts")
+"""Stages with timed launches, which begin when no other process opens or leaves the device."""
+
 
 def _suites(request: protocol.Open, channel: Channel) -> dict[str, Suite]:
     """Return the suite of each side. At most one of two commits is loaded in this process."""
@@ -100,15 +104,16 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 class Worker:
-    """An open device and one suite, or two to compare."""
+    """An open device, and once it is loaded one suite, or two to compare."""
 
     def __init__(self, request: protocol.Open, channel: Channel) -> None:
+        """Open the device, and load the suites of the request, if any."""
         told = ""
 
         def tell(stage: str, side: Side = "") -> str:
             nonlocal told
             before, told = told, stage
-            channel.send(Progress(stage, side))
+            channel.send(Progress(stage, side, waits=stage in _TIMED))
             return before
 
         self.report = tell
@@ -116,19 +121,22 @@ class Worker:
             _set(data.variables)  # Both sides have the same; otherwise each would have its own process.
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
+        self._held: HeldKernel | None = None
+        if request.suite is not None:
+            self.load(request, channel)
+
+    def load(self, request: protocol.Open, channel: Channel) -> None:
+        """Load the suites, for requests about their kernels."""
         scratch = Path(request.scratch)
         watch(Path(request.work_tree) if request.work_tree else None)
-        if request.suite is not None:
-            suites = _suites(request, channel)
-            self.suite: Suite = suites["head"]
-            earlier = _earlier(request, suites, channel)
-            self.checker = checker_of(self.device, self.suite, scratch, tell, earlier.get("head"))
-            self.pairs = PairBench(
-                self.device, suites, scratch, tell, request.peaks, request.compilers, earlier
-            )
-            self.turns = TurnTaker(self.pairs)
-
-        self._held: HeldKernel | None = None
+        suites = _suites(request, channel)
+        self.suite: Suite = suites["head"]
+        earlier = _earlier(request, suites, channel)
+        self.checker = checker_of(self.device, self.suite, scratch, self.report, earlier.get("head"))
+        self.pairs = PairBench(
+            self.device, suites, scratch, self.report, request.peaks, request.compilers, earlier
+        )
+        self.turns = TurnTaker(self.pairs)
 
     def answer(self, request: protocol.WorkerRequest) -> object:
         """Answer a request. Raises TamperedError if the suite changed the code that judges it."""
@@ -317,8 +325,16 @@ class Worker:
             held.stack.close()
 
 
-before_forks = look_ahead
-"""Called once by a process that forks workers, after it has imported this module."""
+def before_forks() -> None:
+    """Do what is equal in all workers on a card. A process that forks workers calls this once.
+
+    PyCUDA itself is left to the workers, because it loads the driver's library.
+    """
+    with contextlib.suppress(HarnessError, ImportError):  # a worker that needs it reports why it is missing
+        nvcc.version()
+        importlib.import_module("harness.device.backends.cuda")
+        importlib.import_module("pytools")  # the most of what PyCUDA imports
+    look_ahead()
 
 
 def main() -> int:
@@ -329,10 +345,13 @@ def main() -> int:
         nonlocal worker
         if isinstance(request, protocol.DescribeDevices):
             return tuple(map(described, request.specs)) or tuple(devices_of("cuda"))
-        if worker is None:
-            assert isinstance(request, protocol.Open), "the first request opens the device"
-            worker = Worker(request, channel)
+        if isinstance(request, protocol.Open):
+            if worker is None:
+                worker = Worker(request, channel)
+            else:
+                worker.load(request, channel)
             return protocol.OpenReply(device=worker.device.info, toolchain=worker.device.toolchain)
+        assert worker is not None, "the first request opens the device"
         return worker.answer(request)
 
     serve(protocol.WorkerRequest, answer)

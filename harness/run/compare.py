@@ -59,8 +59,8 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
-PROCESSES_AHEAD = 2
-"""Number of processes that open the device at once. Few cases are decided by a single process."""
+PROCESSES_AHEAD = 4
+"""Number of processes that open the device at once: two for the first look, and two that confirm."""
 
 
 class Comparing(PairSession):
@@ -86,6 +86,8 @@ class Comparing(PairSession):
         self._changes: ProblemChanges | None = None
 
     def __enter__(self) -> Self:
+        import scipy.special  # noqa: F401 - judging needs it; loading it takes as long as opening a device
+
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)
@@ -270,13 +272,14 @@ class Comparing(PairSession):
                 self._process(wanting)
             settle(trials, self.policy)
         self.ahead.close()
+        self.drop_ahead()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
         process.
         """
+        self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
         self._processes += 1
-        self.wanted = PROCESSES_AHEAD
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))

@@ -9,8 +9,9 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from harness.errors import (
     UsageError,
     WorkerError,
 )
-from harness.measure.protocol import Open, OpenReply, SideName
+from harness.measure.protocol import Compare, Differences, Measure, Open, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.wall_time import WallTime
 from harness.suite.device_facts import facts_of
@@ -98,7 +99,7 @@ class WorkerProcess(Process):
         packages. `before` are the words of a program that starts it. `answered` answers each question of the
         process. A `fresh` process is started by Python instead of a fork.
         """
-        self._scratch, self._answered = scratch, answered
+        self.scratch, self.answered = scratch, answered
         # The worker gets its own folder, because it would resolve relative paths there.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
@@ -127,7 +128,7 @@ class WorkerProcess(Process):
         request = Open(
             device=device,
             suite=str(suite) if suite else None,
-            scratch=str(self._scratch),
+            scratch=str(self.scratch),
             base=str(base) if base else None,
             told=told,
             work_tree=str(work_tree) if work_tree else None,
@@ -170,7 +171,7 @@ class WorkerProcess(Process):
                 heard(progress)
 
             try:
-                return self.answer(request, deadline, hear, self._answered)
+                return self.answer(request, deadline, hear, self.answered)
             except LostError as lost:
                 # Not a variable of this frame: a traceback holds the frame, and the cycle would keep suites
                 # alive.
@@ -209,6 +210,8 @@ class WorkerProcess(Process):
         return error
 
 
+_MAY_BEGIN = (Compare, Differences, Measure)
+"""Requests that may begin while other workers open the device: none of them times without waiting."""
 OPEN_TIMEOUT_S = 60.0
 _FAULTS = (KernelError.reason, WorkerError.reason, TimedOutError.reason)
 """Reasons of failures after which a device may be lost."""
@@ -237,6 +240,32 @@ class _Ahead:
         except HarnessError:
             return False
         return True
+
+
+@dataclass(slots=True)
+class _Early(_Ahead):
+    """A worker that opens a device while a command still loads its suites."""
+
+    spec: str | None = None
+    is_taken: bool = False
+
+
+_early: ContextVar[_Early | None] = ContextVar("early", default=None)
+
+
+@contextlib.contextmanager
+def opening(spec: str | None) -> Iterator[None]:
+    """Open a device while this block loads suites. The first session on the device takes the worker."""
+    with closing(WorkerProcess(Path())) as worker:
+        try:
+            early = _Early(worker, worker.begin_open(spec), spec)
+        except WorkerError as error:  # the session that needs it reports the error
+            early = _Early(worker, partial(_fail, error), spec)
+        before = _early.set(early)
+        try:
+            yield
+        finally:
+            _early.reset(before)
 
 
 def most_ahead(device: DeviceInfo) -> int:
@@ -309,6 +338,8 @@ class DeviceSession:
         self._child: WorkerProcess | None = None
         self._ahead: deque[_Ahead] = deque()
         """Workers that open the device before they are needed."""
+        self._ending: list[WorkerProcess] = []
+        """Workers that are no longer needed, and may not have ended yet."""
         self.wanted = 1
         """Number of worker processes that the session still needs, as far as known."""
         self._most = 1
@@ -317,7 +348,7 @@ class DeviceSession:
         with ExitStack() as stack, self.wall_time.during("open"):
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self.end_ahead)
-            self.builder = stack.enter_context(closing(self._new_worker()))
+            self.builder = stack.enter_context(closing(self._first_worker()))
             found = self._open(self.builder)
             self.toolchain = found.toolchain
             self.probe = stack.enter_context(closing(probe_for(found.device)))
@@ -332,7 +363,7 @@ class DeviceSession:
             if self._l2 == "cold" and self.device.l2_bytes is None:
                 cannot = f"{self.device.name} has no cache that can be flushed"
                 raise UsageError(f"{cannot}: measure with --l2 hot.")
-            stack.callback(self.leave)
+            stack.callback(self.end)
             self.observer.opened(self.device)
             self._stack = stack.pop_all()
         return self
@@ -378,9 +409,10 @@ class DeviceSession:
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
+                self._end_left()  # they have memory of the card, and would count as foreign processes
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
                 child = self._next()
-                stack.callback(child.close)
+                stack.callback(self.end_soon, child)
                 self._worker = stack.pop_all()
             self._child = child
 
@@ -389,14 +421,14 @@ class DeviceSession:
 
         Call it only while nothing is timed: a process that opens the device disturbs the others.
         """
+        if self._most == 1:
+            self._end_left()
         while len(self._ahead) < min(self.wanted, self._most):
             worker = self._new_worker()
             self._ahead.append(_Ahead(worker, self._begin_open(worker)))
 
     def _next(self) -> WorkerProcess:
-        """Return a worker that has opened the device. If anything is timed, no other worker opens it
-        afterwards.
-        """
+        """Return a worker that has opened the device."""
         self.wanted = max(1, self.wanted)
         if self._ahead and not self._ahead[0].is_open():  # since another worker has the card or its memory
             self._open_alone()
@@ -408,12 +440,41 @@ class DeviceSession:
             first.wait()
             if not self._timed:
                 self.open_ahead()
-            elif not all(other.is_open() for other in self._ahead):
-                self._open_alone()
         except BaseException:
             first.worker.close()
             raise
         return first.worker
+
+    def become_quiet(self) -> None:
+        """Wait until no other worker opens the device or leaves it, because the next work is timed."""
+        if not self._ending and all(other.opened is None for other in self._ahead):
+            return
+        with self.wall_time.during("open"):
+            self._end_left()
+            if not all(other.is_open() for other in self._ahead):
+                self._open_alone()
+        if self._child is not None:
+            self._sampler.mark()  # the processes on the card from here on
+
+    def end_soon(self, worker: WorkerProcess) -> None:
+        """Begin to end a worker: drivers take time to clean up, in which the command can do other work."""
+        worker.kill_soon()
+        self._ending.append(worker)
+
+    def drop_ahead(self) -> None:
+        """Begin to end the workers that are not needed any more."""
+        while self._ahead:
+            self.end_soon(self._ahead.popleft().worker)
+
+    def _end_left(self) -> None:
+        while self._ending:
+            self._ending.pop().close()
+
+    def end(self) -> None:
+        """End all workers, and wait for it."""
+        self.leave()
+        self.drop_ahead()
+        self._end_left()
 
     def _open_alone(self) -> None:
         """Stop opening the device ahead."""
@@ -434,11 +495,17 @@ class DeviceSession:
         def opened() -> WorkerProcess:
             self.start()
             assert self._child is not None
+            if not isinstance(request, _MAY_BEGIN):
+                self.become_quiet()
+            elif self.wanted and self._most > 1 and not self._ahead:
+                self.open_ahead()  # while it verifies
             return self._child
 
         return self._answered(opened, lambda child: child.ask(request, timeout_s, self.heard))
 
     def heard(self, progress: Progress) -> None:
+        if progress.waits and self._timed:
+            self.become_quiet()
         self.stage(f"{progress.stage} {progress.side}".strip())
 
     def stage(self, stage: str) -> None:
@@ -522,13 +589,31 @@ class DeviceSession:
 
     def end_ahead(self) -> None:
         """End the workers that are not yet needed."""
-        for each in self._ahead:
-            each.worker.kill_soon()  # drivers take time to clean up
-        while self._ahead:
-            self._ahead.popleft().worker.close()
+        self.drop_ahead()
+        self._end_left()
+
+    def _first_worker(self) -> WorkerProcess:
+        """Return a worker that has opened the device already, if there is one.
+
+        Variables that suites set may decide what a driver does, so they must be set before it is opened.
+        """
+        early = _early.get()
+        if early is None or early.is_taken:
+            return self._new_worker()
+        early.is_taken = True
+        if early.spec != self._spec or any(data.variables for data in self._told.values()):
+            early.worker.close()
+            return self._new_worker()
+        early.wait()
+        early.worker.scratch, early.worker.answered = self.scratch, self._answered_by()
+        return early.worker
 
     def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self.scratch, fresh=self._fresh)
+        return WorkerProcess(self.scratch, answered=self._answered_by(), fresh=self._fresh)
+
+    def _answered_by(self) -> Answered | None:
+        """Return what answers the questions of workers."""
+        return None
 
     def _open(self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None) -> OpenReply:
         return self._begin_open(child, told)()

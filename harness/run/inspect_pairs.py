@@ -54,7 +54,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         if not isinstance(reply, Failed):
             for entry in shared:
                 _settle_built(session, entry, reply[entry.pair.id])
-    session.builder.kill()
+    session.end_soon(session.builder)
     session.wall_time.enter("judge")
     session.ahead.prepare(1)
     changes = ProblemChanges() if session.same_problem() else _problem_changes(session, entries)

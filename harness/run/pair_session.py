@@ -19,7 +19,14 @@ from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.records.types import Arm, Verdict, fields_of
 from harness.run.compare_settings import CompareSettings
-from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, most_ahead, unfit
+from harness.run.device_session import (
+    Answered,
+    DeviceObserver,
+    DeviceSession,
+    WorkerProcess,
+    most_ahead,
+    unfit,
+)
 from harness.run.two_workers import SIDES, PairsAhead, TurnPair
 from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.suite.loader import LoadedSuite
@@ -210,8 +217,10 @@ class PairSession(DeviceSession):
             self._told = told
 
     def _new_worker(self, python: str = "", env: Mapping[str, str] = {}) -> WorkerProcess:
-        answered = _Answering(self._loadings)
-        return WorkerProcess(self.scratch, python, env, answered=answered, fresh=self._fresh)
+        return WorkerProcess(self.scratch, python, env, answered=self._answered_by(), fresh=self._fresh)
+
+    def _answered_by(self) -> Answered:
+        return _Answering(self._loadings)
 
     def build_timeout_s(self, pairs: int) -> float:
         """Return the timeout in seconds for building so many pairs, one core each."""
@@ -240,6 +249,7 @@ class PairSession(DeviceSession):
 
     def _side_processes(self) -> TurnPair:
         """Return a process for each side that has opened the device. Start them if needed."""
+        self.become_quiet()
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))

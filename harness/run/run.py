@@ -123,7 +123,7 @@ class Session(DeviceSession):
             pass  # If a compiler hangs or kills its process, the case that needs it reports that.
         finally:
             if not self._may_keep_builder(wanted):
-                self.builder.kill()
+                self.end_soon(self.builder)
             self.wall_time.enter("judge")
 
     def _may_keep_builder(self, built: Sequence[PlannedCase]) -> bool:

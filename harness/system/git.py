@@ -136,7 +136,8 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 
 def committed_at(repository: Path, commit: str) -> str:
     """Return the committer's date of a commit, ISO 8601."""
-    return ask(repository, "log", "--no-walk", "--format=%cI", commit, "--").decode().strip()
+    found = ask(repository, "log", "--no-walk", "--format=%cI", commit, "--").decode().strip()
+    return found.replace("Z", "+00:00")  # newer git writes Z, which Python 3.10 does not read
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:

@@ -68,6 +68,8 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
     stage: str
     side: Side = ""
+    waits: bool = False
+    """True if the process begins the stage only when its requester has taken note."""
 
 
 class Query(msgspec.Struct, frozen=True, tag=True):
@@ -262,6 +264,7 @@ class _Child:
         self.kill()
         if not self._log.closed:
             os.close(self._control)
+            self._control = -1  # another file may get the number
         for file in (self._process.stdin, self._process.stdout, self._log):
             if file is not None:
                 file.close()
@@ -445,6 +448,8 @@ class Process(_Child):
                 self.send(_message(answered(reply, deadline)), deadline)
             elif isinstance(reply, Progress):
                 heard(reply)
+                if reply.waits:
+                    self.send(_message(None), deadline)
             else:
                 self.limit(None)
                 return cast("R | Failed", _answer(reply))
@@ -570,6 +575,8 @@ class Channel:
         left = memoryview(encoded + b"\n")
         while left:  # a raw pipe accepts only as much as it has room for
             left = left[self._replies.write(left) :]
+        if isinstance(reply, Progress) and reply.waits:
+            self._lines.readline()
 
     def ask(self, side: Side, request: Request[R]) -> R | Failed:
         """Return the answer of the suite of a side."""

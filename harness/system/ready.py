@@ -23,8 +23,8 @@ from harness.system import supervisor
 from harness.system.decoding import decode
 from harness.system.template import CAN_FORK, MOST_BYTES, Forked, Order
 
-MODULES = ("harness.suite.suite_server", "harness.measure.worker")
-"""The modules that the harness's processes run, in the order of need."""
+MODULES = ("harness.suite.suite_server", "numpy", "harness.measure.worker")
+"""Modules to import in the order of need: those that processes run, and a large one between them."""
 FRESH = "HARNESS_FRESH_PROCESSES"
 """Variable. If it is not empty, Python starts each process."""
 _LATE = ("HARNESS_", "CUDA_")

@@ -1,15 +1,17 @@
-// Tensor cores fed from shared memory: a block of 8 warps computes a tile of 128 x 256, a warp 64 x 64 of it.
+// Tensor cores fed from shared memory: a block of 8 warps computes a tile of 256 x 128, a warp 64 x 64 of it.
 // cp.async copies tiles of A and B ahead, ldmatrix loads fragments without bank conflicts, and mma.sync
 // multiplies them. wmma_warp_tiling loads its fragments from device memory instead, with nothing ahead.
 //
 // The numbers:
 // - WM = WN = 64: a step of 16 along k takes 4 ldmatrix for A, 4 for B and 32 mma.sync, so loads from shared
 //   memory stay far behind the tensor cores. The accumulators are 128 registers a thread.
-// - BM = 128, BN = 256: 8 warps, 2 for each scheduler. 255 registers a thread are all that a multiprocessor has
-//   for 256 threads. A tile of A and one of B, 24,576 bytes, serve 2,097,152 FLOP: 85 FLOP a byte.
+// - BM = 256, BN = 128: 8 warps, 2 for each scheduler. 255 registers a thread are all that a multiprocessor has
+//   for 256 threads. A tile of A and one of B, 24,576 bytes, serve 2,097,152 FLOP: 85 FLOP a byte. 128 x 256
+//   has the same figures and was 3 % slower on an H200 at 4096, 128 x 128 as fast.
 // - BK = 32: two steps a barrier. The fragments of one step are loaded while the other one is multiplied.
 // - STAGES = 4: one tile is multiplied, three are on their way. 98,304 bytes are within the 99 KiB that a block
-//   can have on sm_86, sm_89 and sm_120; 163 KiB of sm_80 and 227 of sm_90 would hold more.
+//   can have on sm_86, sm_89 and sm_120. The 163 KiB of sm_80 and 227 of sm_90 hold three stages of BK = 64,
+//   which were 4 % faster on an H200.
 // - GROUP = 8: blocks that run at once cover 8 rows of tiles. Their bands of A and B then fit into the L2.
 
 #include <cuda_fp16.h>
@@ -33,8 +35,8 @@
 #if BM % WM || BN % WN || WM % MMA_M || WN % (2 * MMA_N) || BK % MMA_K || STAGES < 2
 #error "mma_sync: fragments must cover a warp's tile, and warps the block's; STAGES is at least 2"
 #endif
-#if BK % (2 * MMA_K) || BK > 64 || BN % 64 || THREADS % CHUNKS_A || THREADS % CHUNKS_B || BM % ROWS_A || BK % ROWS_B
-#error "mma_sync: the block must copy whole rows of the tiles, and the tiles in whole steps"
+#if BK % (2 * MMA_K) || BK > 64 || BN % 64 || BM % ROWS_A || BK % ROWS_B || ROWS_A % 8 || ROWS_B % 8
+#error "mma_sync: the block must copy the tiles in whole steps, each of whole groups of 8 rows"
 #endif
 
 // Where a chunk of a row lies in its tile. The 32 banks are 8 chunks wide, and ldmatrix reads a chunk from each
@@ -115,36 +117,33 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
     const int row0 = (above + place % rows) * BM;
     const int column0 = place / rows * BN;
 
-    // What this thread copies. Below C the last row of A is repeated, never stored.
+    // What this thread copies. Its rows are multiples of 8 apart, so all are swizzled alike.
     const int copy_row_a = thread / CHUNKS_A;
     const int copy_column_a = thread % CHUNKS_A * CHUNK;
     const int copy_row_b = thread / CHUNKS_B;
     const int copy_column_b = thread % CHUNKS_B * CHUNK;
-    const half* from_a[BM / ROWS_A];
-    #pragma unroll
-    for (int r = 0; r < BM / ROWS_A; ++r)
-        from_a[r] = a + (index_t)min(row0 + r * ROWS_A + copy_row_a, m - 1) * k + copy_column_a;
+    const half* from_a = a + (index_t)(row0 + copy_row_a) * k + copy_column_a;
+    const int rows_inside = m - row0 - copy_row_a;
     const half* from_b = b + (index_t)copy_row_b * n + column0 + copy_column_b;
     const int inside_b = n - column0 - copy_column_b;
     uint4* const to_a = stages_a + swizzled<CHUNKS_A>(copy_row_a, thread % CHUNKS_A);
     uint4* const to_b = stages_b + swizzled<CHUNKS_B>(copy_row_b, thread % CHUNKS_B);
-    #if ROWS_A % 8 || ROWS_B % 8
-    #error "mma_sync: rows that a thread copies must be a multiple of 8 apart, so that all are swizzled alike"
-    #endif
 
     int left = k;  // of what is not yet on its way
     int next = 0;  // stage to copy to
+    constexpr int at_once = ALIGNMENT == 8 ? BM : 1;  // copies: by halves, all would take too many registers
     auto copy_tile = [&] {
-        #pragma unroll
-        for (int r = 0; r < BM / ROWS_A; ++r) {
-            begin_copy(to_a + next * STAGE_A + r * ROWS_A * CHUNKS_A, from_a[r], left - copy_column_a);
-            from_a[r] += BK;
-        }
-        #pragma unroll
+        #pragma unroll at_once
+        for (int r = 0; r < BM / ROWS_A; ++r)
+            begin_copy(
+                to_a + next * STAGE_A + r * ROWS_A * CHUNKS_A, from_a + (index_t)r * ROWS_A * k,
+                r * ROWS_A < rows_inside ? left - copy_column_a : 0);
+        #pragma unroll at_once
         for (int r = 0; r < BK / ROWS_B; ++r)
             begin_copy(
                 to_b + next * STAGE_B + r * ROWS_B * CHUNKS_B, from_b + (index_t)r * ROWS_B * n,
                 r * ROWS_B + copy_row_b < left ? inside_b : 0);
+        from_a += BK;
         from_b += (index_t)BK * n;
         left -= BK;
         next = next + 1 == STAGES ? 0 : next + 1;
@@ -171,7 +170,7 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
     __syncthreads();
     load_step(0, 0, 0);
     int present = 0;
-    for (int begun = 0; begun < k; begun += BK) {
+    while (left > -AHEAD * BK) {  // until the last tile, AHEAD of which nothing is left, is multiplied
         const int following = present + 1 == STAGES ? 0 : present + 1;
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {

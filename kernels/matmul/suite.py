@@ -127,9 +127,21 @@ def warpgroups_block(case: Case) -> int:
     return 128 * (1 + case.BM // 64)
 
 
+def hopper_bytes(case: Case) -> int:
+    """Of the tiles, of the pieces of C and of two barriers a stage, from a multiple of 1,024 bytes."""
+    pieces = case.BM // 64 * getattr(case, "PIECES", 0)
+    return staged_bytes(case) + pieces * 64 * 128 + 16 * case.STAGES + 1024
+
+
 def persistent_grid(case: Case) -> int:
     """One block a multiprocessor, each of which computes several tiles of C."""
     return min(block_tiles(case), case.device.sm_count)
+
+
+def persistent_clusters(case: Case) -> int:
+    """As many clusters as there are multiprocessors for, each of which computes several tiles of C."""
+    tiles = ceil_div(case.m, case.CLUSTER * case.BM) * ceil_div(case.n, case.BN)
+    return case.CLUSTER * min(tiles, case.device.sm_count // case.CLUSTER)
 
 
 WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
@@ -255,6 +267,40 @@ suite = Suite(
             about="double_buffering with three tiles, which cp.async copies without registers",
         ),
         Kernel(
+            "register_prefetch",
+            "register_prefetch.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 16,
+                "WM": 64,
+                "WN": 64,
+                "TM": 16,
+                "TN": 8,
+                "STAGES": 3,
+                "SPREAD": 4,
+                "GROUP": 8,
+                "VECTOR": vector_width,
+            },
+            requires="sm_80",
+            block=warps_block,
+            grid=block_tiles,
+            dynamic_shared_bytes=lambda c: 4 * c.STAGES * c.BK * (c.BM + 4 + c.BN),
+            tune=Tuning(
+                parameters={
+                    "BM": (128, 256),
+                    "BN": (128, 256),
+                    "BK": (8, 16),
+                    "STAGES": (2, 3, 4),
+                    "SPREAD": (1, 2, 4),
+                },
+                rules=("BM * BN == 32768",),
+                sizes=(2048, 4096),
+                groups={"block tile": ("BM", "BN"), "pipeline": ("BK", "STAGES", "SPREAD")},
+            ),
+            about="async_copy with 16x8 a thread, whose next elements are loaded while these are multiplied",
+        ),
+        Kernel(
             "loop_tiling",
             "loop_tiling.cu",
             macros={"BX": 64, "BY": 4, "OFFSET_BITS": offset_bits},
@@ -336,8 +382,8 @@ suite = Suite(
             "mma_sync",
             "mma_sync.cu",
             macros={
-                "BM": 128,
-                "BN": 256,
+                "BM": 256,
+                "BN": 128,
                 "BK": 32,
                 "WM": 64,
                 "WN": 64,
@@ -350,6 +396,12 @@ suite = Suite(
             block=warp_tiles_block,
             grid=block_tiles,
             dynamic_shared_bytes=staged_bytes,
+            tune=Tuning(
+                parameters={"BM": (128, 256), "BN": (128, 256), "BK": (32, 64), "STAGES": (2, 3, 4)},
+                rules=("BM * BN <= 32768",),
+                sizes=(2048, 4096),
+                groups={"block tile": ("BM", "BN"), "pipeline": ("BK", "STAGES")},
+            ),
             about="a warp computes 64x64 by mma.sync; cp.async fills shared memory, ldmatrix reads it",
         ),
         Kernel(
@@ -367,10 +419,77 @@ suite = Suite(
             arch="sm_90a",
             block=warpgroups_block,
             grid=persistent_grid,
-            dynamic_shared_bytes=lambda c: staged_bytes(c) + 1024,
+            dynamic_shared_bytes=hopper_bytes,
             args=("map_a", "map_b", "a", "b", "c", "m", "n", "k"),
             setup=tensor_maps.of_inputs,
             about="Hopper: one warpgroup copies tiles by TMA, two multiply them by wgmma",
+        ),
+        Kernel(
+            "wgmma_store",
+            "wgmma_store.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 64,
+                "STAGES": 4,
+                "PIECES": 2,
+                "GROUP": 8,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="float16",
+            arch="sm_90a",
+            block=warpgroups_block,
+            grid=persistent_grid,
+            dynamic_shared_bytes=hopper_bytes,
+            args=("map_a", "map_b", "map_c", "a", "b", "c", "m", "n", "k"),
+            setup=tensor_maps.of_all,
+            about="wgmma whose tiles of C the copy engine stores, while the next ones are multiplied",
+        ),
+        Kernel(
+            "wgmma_multicast",
+            "wgmma_multicast.cu",
+            macros={
+                "BM": 128,
+                "BN": 256,
+                "BK": 64,
+                "STAGES": 3,
+                "PIECES": 4,
+                "GROUP": 4,
+                "CLUSTER": 2,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="float16",
+            arch="sm_90a",
+            block=warpgroups_block,
+            grid=persistent_clusters,
+            dynamic_shared_bytes=hopper_bytes,
+            args=("map_a", "map_b", "map_c", "a", "b", "c", "m", "n", "k"),
+            setup=tensor_maps.of_all,
+            about="wgmma_store in clusters of two blocks, each of which copies half a tile of B for both",
+        ),
+        Kernel(
+            "wgmma_multicast_bf16",
+            "wgmma_multicast.cu",
+            entry="wgmma_multicast",
+            macros={
+                "BFLOAT16": 1,
+                "BM": 128,
+                "BN": 256,
+                "BK": 64,
+                "STAGES": 3,
+                "PIECES": 4,
+                "GROUP": 4,
+                "CLUSTER": 2,
+                "ALIGNMENT": libraries.alignment,
+            },
+            dtype="bfloat16",
+            arch="sm_90a",
+            block=warpgroups_block,
+            grid=persistent_clusters,
+            dynamic_shared_bytes=hopper_bytes,
+            args=("map_a", "map_b", "map_c", "a", "b", "c", "m", "n", "k"),
+            setup=tensor_maps.of_all,
+            about="wgmma_multicast with bfloat16 inputs",
         ),
         Kernel(
             "compute_shader",

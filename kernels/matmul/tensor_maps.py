@@ -28,6 +28,12 @@ def of_inputs(case: Case, arrays: Mapping[str, Any]) -> dict[str, bytes]:
     return {"map_a": encoded(arrays["a"], case.BM), "map_b": encoded(arrays["b"], case.BK)}
 
 
+def of_all(case: Case, arrays: Mapping[str, Any]) -> dict[str, bytes]:
+    """The same, and of C in boxes of the 64 rows that a warpgroup has."""
+    whole = case.ALIGNMENT != 1
+    return of_inputs(case, arrays) | {"map_c": encoded(arrays["c"], 64) if whole else bytes(BYTES)}
+
+
 def encoded(array: Any, box_rows: int) -> bytes:
     """Map of a matrix in boxes of `box_rows` rows of 128 bytes, which land swizzled in shared memory.
 

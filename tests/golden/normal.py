@@ -60,11 +60,15 @@ def fixed_document(found: str, *roots: Path) -> str:
 
 
 def _if_new(form: str, put: str) -> Callable[[re.Match[str]], str]:
-    """Return what replaces a time that was read from the clock; a time of a fixture stays."""
+    """Return what replaces a time that was read from the clock; a time of a fixture stays.
+
+    Newer git writes Z where older ones write +00:00.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         at = datetime.strptime(f"{match[1]}+0000", f"{form}%z")
-        return match.expand(put) if STARTED <= at <= datetime.now(timezone.utc) else match[0]
+        is_new = STARTED <= at <= datetime.now(timezone.utc)
+        return match.expand(put) if is_new else re.sub(r"(?<=:\d\d)Z$", "+00:00", match[0])
 
     return replaced
 

@@ -14,6 +14,7 @@ device no longer opens. A kernel's text can set its own time or fault, which may
 - ``noise``: one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``. Then
   times vary, and the device has clocks.
 - ``compilers``: the factor by which an nvcc (by its path) or a Python slows everything.
+- ``opens_in_s``: time that each process needs to open the device, as a card's driver does.
 - ``uuid``: an identity, by which the device is locked like a card.
 - ``cards``: several devices, each as a script whose keys replace those of the whole script.
 
@@ -116,6 +117,7 @@ def open_device(index: int) -> NullDevice:
     info = _described(index, script)
     if _lost_mark(info).exists():
         raise DeviceError(f"{info.spec} ({info.name}) was lost.")
+    time.sleep(script.get("opens_in_s", 0))
     return NullDevice(info, script)
 
 

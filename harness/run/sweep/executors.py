@@ -111,7 +111,7 @@ class LocalExecutor:
     def __exit__(self, *raised: object) -> None:
         self._is_over = True
         try:
-            self._session.leave()
+            self._session.end()
         finally:
             self._lock.close()
             self._session.__exit__(None, None, None)

@@ -145,15 +145,11 @@ class DaskCards(DaskDevices):
             specs=self._specs,
             known=_known(results, card),
         )
-        future = self._submit(measure_there, task, workers=[address])
         try:
-            self._wait(future, card)
-        except KeyboardInterrupt:
-            self._client.run(interrupt_there, self._name, workers=[address], on_error="ignore")
-            self._wait(future, card)  # for what was finished before
-        try:
-            found = future.result()
-        except Exception as error:
+            found = self._answer(self._submit(measure_there, task, workers=[address]), card)
+        except HarnessError:
+            raise
+        except Exception as error:  # a lost scheduler, or a worker with other packages
             raise WorkerError(
                 f"The Dask worker of {card.place} could not measure ({said(error)}).",
                 log=traceback.format_exc(),
@@ -161,6 +157,17 @@ class DaskCards(DaskDevices):
         if isinstance(found, HarnessError):
             raise found
         return _stored(found, results)
+
+    def _answer(self, future: Any, card: Card) -> MeasuredThere | HarnessError:
+        """Return a worker's answer; after an interrupt, what it had finished before."""
+        try:
+            self._wait(future, card)
+        except KeyboardInterrupt:
+            address = self._addresses[card.place]
+            self._client.run(interrupt_there, self._name, workers=[address], on_error="ignore")
+            self._wait(future, card)
+        found: MeasuredThere | HarnessError = future.result()
+        return found
 
     def _wait(self, future: Any, card: Card) -> None:
         """Wait until a worker has answered. Raises WorkerError once it is lost."""
