@@ -8,6 +8,7 @@ import math
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +134,21 @@ def test_a_counter_that_a_chip_lacks_is_no_error(absent):
     for planted in PLANTED.values():
         base, head = ({n: v for n, v in side.items() if n != absent} for side in (BASE, planted))
         causes(base, head, 0.5)
+
+
+# Counters of an H200
+
+RECORDED = json.loads(Path(__file__).with_name("counters_h200.json").read_text())
+SUPPOSED = 0.02
+"""Slowdown that is supposed of the same code twice."""
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"])
+def test_the_first_cause_is_the_planted_one(case):
+    found = RECORDED["cases"][case]
+    base, head = (dict(zip(RECORDED["counters"], found[side], strict=True)) for side in ("base", "head"))
+    kinds = [cause.kind for cause in causes(base, head, found["effect"] if found["expected"] else SUPPOSED)]
+    assert kinds[0] in found["expected"] if found["expected"] else kinds == []
 
 
 # How they are read
