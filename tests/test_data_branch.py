@@ -270,7 +270,8 @@ def test_a_folder_that_is_not_there_is_no_empty_one(place):
     (place.root / "file").touch()
     with pytest.raises(UsageError, match="There is no folder"):
         place.store(folder=place.root / "file")
-    with pytest.raises(StoreError, match=r"Cannot read .*too long"):
+    # From Python 3.14 on, a path that is too long is no folder.
+    with pytest.raises((StoreError, UsageError), match=r"Cannot read .*too long|There is no folder"):
         place.store(folder=place.root / ("n" * 300))
 
 

@@ -41,7 +41,8 @@ def test_the_working_tree(project):
     source = loaded.source
     assert (source.suite, source.path, source.dirty) == ("toy", "kernels/toy", False)
     assert source.commit == project.git("rev-parse", "HEAD")
-    assert source.committed_at == project.git("show", "--no-patch", "--format=%cI")
+    at = project.git("show", "--no-patch", "--format=%cI").replace("Z", "+00:00")
+    assert source.committed_at == at
     assert source.tree_sha256 == tree_sha256(loaded.suite)
 
 
