@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,7 @@ def emulated(text):
             depth += 0 if quoted else {"(": 1, ")": -1}.get(text[end], 0)
             end += 1
         literals = re.match(r'\s*("(?:[^"\\]|\\.)*"\s*)+', text[match.end() :])
+        assert literals
         operands = operands_of(text[match.end() + literals.end() : end - 1])
         made += [text[at : match.start()], f"emulate({', '.join([literals[0], *operands])})"]
         at = end
@@ -51,7 +53,9 @@ def emulated(text):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Compile a kernel for the host, once for its macros."""
-    folder, programs = tmp_path_factory.mktemp("emulated"), {}
+    folder = tmp_path_factory.mktemp("emulated")
+    programs: dict[object, Path] = {}
+    assert COMPILER
 
     def program(case, kernel):
         key = kernel.name, tuple(case.macros.items())
@@ -106,7 +110,7 @@ def built(tmp_path_factory):
 )
 def test_a_stage_is_right(built, name, size, eager):
     suite = load_folder(KERNELS / "matmul")
-    kernel = suite.by_name[name]
+    kernel: Any = suite.by_name[name]
     case = suite.case(kernel, dict(zip("mnk", size, strict=True)))
     m, n, k = size
     rng = np.random.default_rng(1)
