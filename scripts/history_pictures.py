@@ -1,4 +1,4 @@
-"""Pictures of a published history for the docs: the overview, a case, and the terminal at 80 and 160 columns.
+"""Pictures of a published history for the docs: overview, case, compare page, and two widths of terminal.
 
     python scripts/history_pictures.py PROJECT docs/pictures --case CASE
 
@@ -64,14 +64,19 @@ def main() -> int:
 
 
 def pages_of(folder: Path, case: str) -> dict[str, str]:
-    """Return the addresses of the pages by the names of their pictures; the case's has its worst change."""
+    """Return the addresses of the pages by the names of their pictures; two show the case's worst change."""
     site = json.loads((folder / "api/site.json").read_text("utf-8"))
     card = site["cards"][0]["file"]
     number = next(each["order"] for each in site["cases"] if each["name"] == case)
     changes: list[Any] = json.loads((folder / "api/changes.json").read_text("utf-8"))
     own = max((each for each in changes if each["case"] == number), key=lambda each: abs(each["effect"]))
     fragment = urlencode({"card": card, "case": case, "change": own["id"]})
-    return {"overview": "index.html", "case": f"case.html#{fragment}"}
+    sides = urlencode({"left": f"{card}@{own['good_hash']}", "right": f"{card}@{own['bad_hash']}"})
+    return {
+        "overview": "index.html",
+        "case": f"case.html#{fragment}",
+        "compare": f"compare.html#{sides}",
+    }
 
 
 def picture_pages(site: Site, pages: dict[str, str], pictures: Path, *, every: bool) -> None:
