@@ -444,7 +444,7 @@ suite = Suite(
             block=warp_tiles_block,
             grid=block_tiles,
             dynamic_shared_bytes=lambda c: 2 * staged_bytes(c),
-            about="mma_sync with float32 inputs, of which tensor cores read 10 bits of each element's fraction",
+            about="mma_sync with float32 inputs, of whose fractions the tensor cores read 10 bits",
         ),
         Kernel(
             "wgmma",
