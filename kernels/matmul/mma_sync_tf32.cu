@@ -29,7 +29,7 @@
 #define STEPS (BK / MMA_K)           // of a tile
 #define AHEAD (STAGES - 1)           // tiles on their way while one is multiplied
 
-#if BM % WM || BN % WN || WM % MMA_M || WN % (2 * MMA_N) || BK % MMA_K || STAGES < 2
+#if BM % WM || BN % WN || WM % MMA_M || WN % 32 || BK % MMA_K || STAGES < 2
 #error "mma_sync_tf32: fragments must cover a warp's tile, and warps the block's; STAGES is at least 2"
 #endif
 #if BK % (2 * MMA_K) || BK > 32 || BN % 64 || BM % ROWS_A || BK % ROWS_B || ROWS_A % 8 || ROWS_B % 8
@@ -144,6 +144,9 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
     float sum[WM / MMA_M][WN / MMA_N][4] = {};
     unsigned part_a[2][WM / MMA_M][4];        // fragments of this step and of the next one
     uint2 part_b[2][WN / (2 * MMA_N)][2];    // two fragments of B each: upper rows and lower rows
+    // Elements of B that this thread loads first, in units of 8 bytes. The exclusive or does the same 4 rows below and
+    // 32 columns to the right. 16 columns to the right it changes one bit: 4 chunks on, or back.
+    const unsigned own_b = 2 * swizzled_b(lane % 4, warp_column / CHUNK + lane / 8) + lane / 4 % 2;
     auto load_step = [&](int into, int stage, int step) {
         #pragma unroll
         for (int i = 0; i < WM / MMA_M; ++i)
@@ -153,10 +156,8 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
         for (int j = 0; j < WN / (2 * MMA_N); ++j)
             #pragma unroll
             for (int lower = 0; lower < 2; ++lower) {
-                const int row = step * MMA_K + lower * 4 + lane % 4;
-                const int column = warp_column + j * 2 * MMA_N + lane / 4 * 2;
-                const uint4* const chunk = stages_b + stage * STAGE_B + swizzled_b(row, column / CHUNK);
-                part_b[into][j][lower] = ((const uint2*)chunk)[lane / 4 % 2];
+                const int first = stage * STAGE_B + (step * MMA_K + lower * 4) * CHUNKS_B + j / 2 * 8;
+                part_b[into][j][lower] = ((const uint2*)(stages_b + first))[j % 2 ? own_b ^ 8 : own_b];
             }
     };
 
