@@ -118,7 +118,7 @@ TENSOR = [
     Mutation("matmul", "wmma_warp_tiling", "wrong fragment", "tile, b + j * EDGE, n", "tile, b, n", WIDE),
     Mutation("matmul", "register_prefetch", "no last k", "(left > -AHEAD", "(left > BK - AHEAD", WIDE),
     Mutation("matmul", "mma_sync", "wrong fragment", "j % 2 * 2 + 1]", "j % 2 * 2]", WIDE),
-    Mutation("matmul", "mma_sync_tf32", "wrong fragment", "lower.y", "lower.x", WIDE),
+    Mutation("matmul", "mma_sync_tf32", "wrong fragment", "[j][1]);", "[j][0]);", WIDE),
     Mutation("matmul", "wgmma", "no row guard", "row < m && at < n", "at < n", (70, 200, 104)),
     Mutation("matmul", "wgmma_store", "wrong row", "row += consumer * WGMMA_M;", "", (130, 200, 104)),
     Mutation("matmul", "wgmma_multicast", "wrong half", "rank * (BN", "0 * (BN", (130, 264, 104)),

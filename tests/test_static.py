@@ -85,13 +85,6 @@ BY_HAND = {
         "load of tile: no conflict": 4,
         "store of tile: no conflict": 4,
     },
-    # Whole lines of 512 bytes both ways, and eight places for vectors that lie below each other.
-    "transpose.transpose_vectorized": {
-        "load of x: 16 sectors": 4,
-        "store of y: 16 sectors": 4,
-        "load of tile: no conflict": 4,
-        "store of tile: no conflict": 4,
-    },
 }
 
 

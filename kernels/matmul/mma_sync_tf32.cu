@@ -1,10 +1,10 @@
 // mma_sync for single-precision inputs: the tensor cores multiply them as TF32, of whose fraction they read 10 bits
 // and ignore the 13 below. ldmatrix cannot transpose elements of 32 bits, so threads load fragments of B themselves,
-// two neighbours in 8 bytes: the columns of C that belong to them are exchanged, and a thread gets four neighbours of
-// a row, which it stores in 16 bytes.
+// one element at a time: the two that a thread needs for an mma.sync lie below each other.
 //
 // The numbers:
-// - WM = WN = 64: a step of 8 along k takes 4 ldmatrix for A, 8 loads of 8 bytes for B and 32 mma.sync. The
+// - WM = WN = 64: a step of 8 along k takes 4 ldmatrix for A, 16 loads for B and 32 mma.sync. An
+//   ldmatrix reads as many bytes as four of the loads. The
 //   accumulators are 128 registers a thread.
 // - BM = 256, BN = 128: 8 warps, 2 for each scheduler. 255 registers a thread are all that a multiprocessor has
 //   for 256 threads. A tile of A and one of B, 24,576 bytes, serve 1,048,576 FLOP: 43 FLOP a byte.
@@ -32,8 +32,8 @@
 #if BM % WM || BN % WN || WM % MMA_M || WN % 32 || BK % MMA_K || STAGES < 2
 #error "mma_sync_tf32: fragments must cover a warp's tile, and warps the block's; STAGES is at least 2"
 #endif
-#if BK % (2 * MMA_K) || BK > 32 || BN % 64 || BM % ROWS_A || BK % ROWS_B || ROWS_A % 8 || ROWS_B % 8
-#error "mma_sync_tf32: the block must copy the tiles in whole steps, each of whole groups of 8 rows"
+#if BK % (2 * MMA_K) || BK > 32 || BN % 64 || BM % ROWS_A || BK % ROWS_B || ROWS_A % 8 || ROWS_B % 4
+#error "mma_sync_tf32: the block must copy the tiles in whole steps, of 8 rows of A and 4 of B"
 #endif
 
 // Where a chunk of a row of A lies in its tile. The 32 banks are 8 chunks wide, and ldmatrix reads a chunk from
@@ -46,7 +46,7 @@ __device__ unsigned swizzled_a(unsigned row, unsigned chunk)
     return row * CHUNKS_A + (chunk ^ row / ROWS % PLACES);
 }
 
-// Of B, half a warp reads two chunks from each of 4 neighbouring rows at once.
+// Of B, a warp reads two chunks from each of 4 neighbouring rows at once.
 __device__ unsigned swizzled_b(unsigned row, unsigned chunk) { return row * CHUNKS_B + (chunk ^ row % 4 * 2); }
 
 // Copies a chunk to shared memory: the first `inside` elements, then zeros, which cp.async stores where it reads
@@ -109,7 +109,7 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
     const int row0 = (above + place % rows) * BM;
     const int column0 = place / rows * BN;
 
-    // What this thread copies. Its rows are multiples of 8 apart, so all are swizzled alike.
+    // What this thread copies. Its rows of A are multiples of 8 apart and those of B of 4, so all are swizzled alike.
     const int copy_row_a = thread / CHUNKS_A;
     const int copy_column_a = thread % CHUNKS_A * CHUNK;
     const int copy_row_b = thread / CHUNKS_B;
@@ -143,21 +143,21 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
 
     float sum[WM / MMA_M][WN / MMA_N][4] = {};
     unsigned part_a[2][WM / MMA_M][4];        // fragments of this step and of the next one
-    uint2 part_b[2][WN / (2 * MMA_N)][2];    // two fragments of B each: upper rows and lower rows
-    // Elements of B that this thread loads first, in units of 8 bytes. The exclusive or does the same 4 rows below and
-    // 32 columns to the right. 16 columns to the right it changes one bit: 4 chunks on, or back.
-    const unsigned own_b = 2 * swizzled_b(lane % 4, warp_column / CHUNK + lane / 8) + lane / 4 % 2;
+    unsigned part_b[2][WN / MMA_N][2];
+    // Element of B that this thread loads first. The exclusive or does the same 4 rows below and 32 columns to the
+    // right. Up to 24 columns to the right, another exclusive or finds the place.
+    const unsigned own_b = CHUNK * swizzled_b(lane % 4, warp_column / CHUNK + lane / 16) + lane / 4 % CHUNK;
     auto load_step = [&](int into, int stage, int step) {
         #pragma unroll
         for (int i = 0; i < WM / MMA_M; ++i)
             load_matrices(part_a[into][i], stages_a + stage * STAGE_A + swizzled_a(
                 warp_row + i * MMA_M + lane % 16, step * (MMA_K / CHUNK) + lane / 16));
         #pragma unroll
-        for (int j = 0; j < WN / (2 * MMA_N); ++j)
+        for (int j = 0; j < WN / MMA_N; ++j)
             #pragma unroll
             for (int lower = 0; lower < 2; ++lower) {
-                const int first = stage * STAGE_B + (step * MMA_K + lower * 4) * CHUNKS_B + j / 2 * 8;
-                part_b[into][j][lower] = ((const uint2*)(stages_b + first))[j % 2 ? own_b ^ 8 : own_b];
+                const int first = stage * STAGE_B + (step * MMA_K + lower * 4) * CHUNKS_B + j / 4 * 8;
+                part_b[into][j][lower] = ((const unsigned*)(stages_b + first))[own_b ^ j % 4 * MMA_N];
             }
     };
 
@@ -181,16 +181,13 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
             #pragma unroll
             for (int i = 0; i < WM / MMA_M; ++i)
                 #pragma unroll
-                for (int j = 0; j < WN / (2 * MMA_N); ++j) {  // the even columns of 16, then the odd ones
-                    const uint2 upper = part_b[step % 2][j][0], lower = part_b[step % 2][j][1];
-                    multiply(sum[i][2 * j], part_a[step % 2][i], upper.x, lower.x);
-                    multiply(sum[i][2 * j + 1], part_a[step % 2][i], upper.y, lower.y);
-                }
+                for (int j = 0; j < WN / MMA_N; ++j)
+                    multiply(sum[i][j], part_a[step % 2][i], part_b[step % 2][j][0], part_b[step % 2][j][1]);
         }
         present = following;
     }
 
-    // A thread has four neighbours of a row, and the four that lie 8 rows below. Four threads write 64 bytes.
+    // A thread has two neighbours of a row, and the two that lie 8 rows below. Four threads write 32 bytes.
     #pragma unroll
     for (int i = 0; i < WM / MMA_M; ++i)
         #pragma unroll
@@ -198,23 +195,17 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync_tf32(
             const int row = row0 + warp_row + i * MMA_M + upper * 8 + lane / 4;
             float* const to = c + (index_t)row * n;
             #pragma unroll
-            for (int j = 0; j < WN / MMA_N; j += 2) {
-                const int column = column0 + warp_column + j * MMA_N + lane % 4 * 4;
-                const float4 out = make_float4(
-                    sum[i][j][2 * upper], sum[i][j + 1][2 * upper], sum[i][j][2 * upper + 1],
-                    sum[i][j + 1][2 * upper + 1]);
+            for (int j = 0; j < WN / MMA_N; ++j) {
+                const int column = column0 + warp_column + j * MMA_N + lane % 4 * 2;
+                const float first = sum[i][j][2 * upper], second = sum[i][j][2 * upper + 1];
                 #if VECTOR == 4
                 if (row < m && column < n)
-                    *(float4*)(to + column) = out;
+                    *(float2*)(to + column) = make_float2(first, second);
                 #else
                 if (row < m && column < n)
-                    to[column] = out.x;
+                    to[column] = first;
                 if (row < m && column + 1 < n)
-                    to[column + 1] = out.y;
-                if (row < m && column + 2 < n)
-                    to[column + 2] = out.z;
-                if (row < m && column + 3 < n)
-                    to[column + 3] = out.w;
+                    to[column + 1] = second;
                 #endif
             }
         }
