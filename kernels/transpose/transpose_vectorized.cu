@@ -56,7 +56,8 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) transpose_vectorized(
     BARRIER();
     y += (index_t)column0 * rows + row0 + 4 * chunk;
     #pragma unroll
-    for (int i = line; i < TILE; i += CHUNKS) {
+    for (int r = 0; r < TILE; r += CHUNKS) {
+        const int i = r + line;
         const float4 out = tile[SWIZZLED(i, chunk)];
         GLOBAL float* to = y + (index_t)i * rows;
         #if VECTOR == 4
