@@ -40,6 +40,7 @@ PORTABLE_KERNELS = [
     (suite, kernel.name)
     for suite, kernel in ALL
     if kernel.requires is None
+    and kernel.source_for("opencl")
     and not kernel.name.endswith("_as_published")
     and kernel.name != "thread_tiling_2d"
 ]

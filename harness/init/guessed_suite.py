@@ -63,7 +63,7 @@ def sizes_of(axes: Sequence[str], *, product: bool, rank: int, why: str = "") ->
         why = "sizes are guessed; square, and multiples of any tile"
         return (Axes(tuple(axes), (1024, 2048, 4096), (256,), why),)
     if len(axes) == 1 and rank < 2:
-        return (Axes(tuple(axes), (2**24, 2**26), (2**16,), why or "sizes are guessed"),)
+        return (Axes(tuple(axes), (2**22, 2**24), (2**16,), why or "sizes are guessed"),)
     side = 2 ** max(1, 24 // max(min(len(axes), 4), rank))
     return tuple(Axes((axis,), (side,), (min(side, 256),), why or "its size is guessed") for axis in axes)
 
