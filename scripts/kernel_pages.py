@@ -216,7 +216,7 @@ def _warp_tiles_in_stages(s: Subject) -> pictures.Picture:
     return _warp_tiles(s, f"{s.case.BK} along k,", f"{s.case.STAGES} stages")
 
 
-def _mma_sync(s: Subject) -> pictures.Picture:
+def _mma_sync(s: Subject, along_k: int = 16) -> pictures.Picture:
     bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
     warp = (s.case.WM, s.case.WN)
     return pictures.Hierarchy(
@@ -235,16 +235,16 @@ def _mma_sync(s: Subject) -> pictures.Picture:
                 name="warp",
                 rows=warp[0],
                 columns=warp[1],
-                deep=16,
+                deep=along_k,
                 held="shared",
                 part=(16, 8),
-                notes=("of fragments", pictures.by(16, 8), "16 along k,", "by ldmatrix"),
+                notes=("of fragments", pictures.by(16, 8), f"{along_k} along k,", "by ldmatrix"),
             ),
             pictures.Level(
                 name="instruction",
                 rows=16,
                 columns=8,
-                deep=16,
+                deep=along_k,
                 held="solid",
                 part=(16, 8),
                 notes=("mma.sync: A, B", "and the sum in", "registers of", "32 threads"),
@@ -333,6 +333,8 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "wmma": _fragments,
     "wmma_warp_tiling": _fragments,
     "mma_sync": _mma_sync,
+    "mma_sync_bf16": _mma_sync,
+    "mma_sync_tf32": lambda s: _mma_sync(s, along_k=8),
     "wgmma": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "wgmma_store": lambda s: _warpgroups(s, "one block", "per SM", told=""),
     "wgmma_multicast": _paired,
@@ -368,8 +370,10 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cpu_blas": lambda _: pictures.HostBlas(),
     "copy": lambda s: pictures.Moved(threads=s.case.THREADS),
     "copy_unrolled": lambda s: pictures.Moved(threads=s.case.THREADS, items=s.case.ITEMS),
+    "copy_vectorized": lambda s: pictures.Moved(threads=s.case.THREADS, items=s.case.ITEMS, vector=4),
     "transpose_naive": lambda s: pictures.Moved(tile=s.case.TILE),
     "transpose_tiled": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True),
+    "transpose_vectorized": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True, vector=s.case.VECTOR),
 }
 """How each kernel is drawn, from its own macros and launch."""
 

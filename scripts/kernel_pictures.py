@@ -649,11 +649,27 @@ class Moved(Picture):
     by_shared: bool = False
     items: int = 1
     threads: int = 256
+    vector: int = 1
+    """Elements of an access."""
+
+    def _each(self) -> str:
+        """What a thread copies."""
+        if self.items == 1:
+            return "one element"
+        unit = "elements" if self.vector == 1 else f"vectors of {self.vector}"
+        return f"{self.items} {unit}, {self.threads} apart"
 
     def words(self) -> str:
         if not self.tile:
-            each = "one element" if self.items == 1 else f"{self.items} elements, {self.threads} apart"
-            return f"A thread copies {each}; a warp reads and writes neighbouring elements."
+            unit = "elements" if self.vector == 1 else "vectors"
+            return f"A thread copies {self._each()}; a warp reads and writes neighbouring {unit}."
+        if self.vector > 1:
+            patch = by(self.vector, self.vector)
+            return (
+                f"A block turns over a {self.tile} by {self.tile} tile by way of a swizzled tile in shared "
+                f"memory: a thread reads {patch} elements, a warp along {2 * self.vector} rows of X, "
+                "and writes along rows of Y too."
+            )
         way = "by way of a padded tile in shared memory" if self.by_shared else "straight to Y"
         lies = "along a row of Y too" if self.by_shared else "down a column of Y, a row apart"
         return (
@@ -673,7 +689,10 @@ class Moved(Picture):
         canvas.captions(
             LEFT,
             "the arrays",
-            (f"a block of {self.threads} threads copies", f"{self.threads * self.items:,} elements"),
+            (
+                f"a block of {self.threads} threads copies",
+                f"{self.threads * self.items * self.vector:,} elements",
+            ),
         )
         for y, hue, name in ((TOP + 50, "a", "X"), (TOP + 190, "c", "Y")):
             canvas.text(LEFT, y - 12, name, "name")
@@ -681,11 +700,10 @@ class Moved(Picture):
             canvas.box(LEFT + 64, y, block, 54, f"{hue} shared")
             canvas.grid(LEFT + 64, y, columns, 1, (32.0, 54), hue)
         canvas.arrow(LEFT + 64 + block / 2, TOP + 110, 70, down=True)
-        each = "one element" if self.items == 1 else f"{self.items} elements, {self.threads} apart"
         canvas.captions(
             RIGHT,
             "one thread",
-            (each, "all loads, then all stores" if self.items > 1 else "one load, one store"),
+            (self._each(), "all loads, then all stores" if self.items > 1 else "one load, one store"),
         )
         pitch = 296 / self.items
         for y, hue, name in ((TOP + 50, "a", "X"), (TOP + 190, "c", "Y")):
@@ -705,23 +723,35 @@ class Moved(Picture):
             (f"tiles of {by(self.tile, self.tile)};", f"drawn for {by(DRAWN_FOR, DRAWN_FOR)}"),
         )
         tile = self.tile * EDGE / DRAWN_FOR
+        near, far = (2, 5) if DRAWN_FOR // self.tile > 5 else (0, 2)
         for (x, y), hue, name, (column, row) in (
-            ((LEFT + 28.0, TOP), "a", "X", (5, 2)),
-            ((LEFT + 28.0 + EDGE + GAP, TOP + EDGE + GAP), "c", "Y", (2, 5)),
+            ((LEFT + 28.0, TOP), "a", "X", (far, near)),
+            ((LEFT + 28.0 + EDGE + GAP, TOP + EDGE + GAP), "c", "Y", (near, far)),
         ):
             canvas.box(x, y, EDGE, EDGE, f"{hue} pale")
             canvas.box(x + column * tile, y + row * tile, tile, tile, f"{hue} solid")
             canvas.text(x - 26, y + 20, name, "name")
         edge = 124.0
         cell = edge / self.tile
-        line = 5 * cell
+        line = (5 if self.vector == 1 else 8) * cell
         lower, right = TOP + edge + 48, RIGHT + edge + 48
         notes = ("read along a row,", "written along a row" if self.by_shared else "written down a column")
+        if self.vector > 1:
+            notes = (f"a thread turns {by(self.vector, self.vector)},", "read and written along rows")
         canvas.captions(RIGHT, "one block, one warp", notes)
         canvas.box(RIGHT, TOP, edge, edge, "a pale")
-        canvas.box(RIGHT, TOP + line, edge, cell, "a solid")
+        warp = 2 * self.vector if self.vector > 1 else 1  # rows of X that a warp reads
+        canvas.box(RIGHT, TOP + line, edge, warp * cell, "a solid")
         canvas.box(right, lower, edge, edge, "c pale")
-        if self.by_shared:
+        if self.vector > 1:
+            canvas.box(right, TOP, edge, edge, "n shared")
+            canvas.box(right + line, TOP, warp * cell, edge, "n solid")
+            for step in range(self.vector):
+                first = lower + (step * self.tile // self.vector + 2) * cell
+                canvas.box(right, first, edge, 2 * cell, "c solid")
+            canvas.arrow(RIGHT + edge + 8, TOP + edge / 2, 30)
+            canvas.arrow(right + edge / 2, TOP + edge + 8, 30, down=True)
+        elif self.by_shared:
             canvas.box(right, TOP, edge + cell, edge, "n shared")
             canvas.box(right + edge, TOP, cell, edge, "n solid")
             canvas.box(right + line, TOP, cell, edge, "n solid")

@@ -95,9 +95,18 @@ MEMORY = [
     Mutation("copy", "copy", "no bound", "i < (index_t)rows * cols", "true", (10, 33)),
     Mutation("copy", "copy", "last element left out", "cols)", "cols - 1)", (10, 33), 1),
     Mutation("copy", "copy_unrolled", "one element too many", "THREADS < left;", "THREADS <= left;", (8, 64)),
+    Mutation("copy", "copy_vectorized", "last element left out", "i < left;", "i < left - 1;", (10, 33)),
     Mutation("transpose", "transpose_naive", "no row guard", "i < rows - row0", "true", (33, 65)),
     Mutation("transpose", "transpose_tiled", "no barrier", "BARRIER();", "", (65, 33)),
     Mutation("transpose", "transpose_tiled", "no store guard", " && THREAD_X < tile_rows)", ")", (65, 33)),
+    Mutation(
+        "transpose",
+        "transpose_vectorized",
+        "wrong swizzle",
+        "tile[SWIZZLED(i, ",
+        "tile[(i) * CHUNKS + (",
+        (68, 132),
+    ),
 ]
 MUTATIONS = [*MATMUL, *MEMORY]
 """For every device."""
@@ -109,6 +118,7 @@ TENSOR = [
     Mutation("matmul", "wmma_warp_tiling", "wrong fragment", "tile, b + j * EDGE, n", "tile, b, n", WIDE),
     Mutation("matmul", "register_prefetch", "no last k", "(left > -AHEAD", "(left > BK - AHEAD", WIDE),
     Mutation("matmul", "mma_sync", "wrong fragment", "j % 2 * 2 + 1]", "j % 2 * 2]", WIDE),
+    Mutation("matmul", "mma_sync_tf32", "wrong fragment", "[j][1]);", "[j][0]);", WIDE),
     Mutation("matmul", "wgmma", "no row guard", "row < m && at < n", "at < n", (70, 200, 104)),
     Mutation("matmul", "wgmma_store", "wrong row", "row += consumer * WGMMA_M;", "", (130, 200, 104)),
     Mutation("matmul", "wgmma_multicast", "wrong half", "rank * (BN", "0 * (BN", (130, 264, 104)),

@@ -131,6 +131,7 @@ STATIC = {
     "outer_product": 8320,
     "wmma": 1024,
     "transpose_tiled": 4224,
+    "transpose_vectorized": 16384,
     "naive": 0,
 }
 
@@ -339,9 +340,9 @@ def test_figures_are_recorded_from_runs(stored, copied):
     assert pages.main(["--record", str(stored)]) == 0
     entries = json.loads((copied / "figures.json").read_text("utf-8"))
     assert sorted({(entry["kernel"], entry["size"]) for entry in entries}) == sorted(
-        (name, size) for name in ("copy", "copy_unrolled") for size in ("64", "96", "128")
+        (name, size) for name in ("copy", "copy_unrolled", "copy_vectorized") for size in ("64", "96", "128")
     )
-    assert len(entries) == 6
+    assert len(entries) == 9
     for entry in entries:
         assert entry["backend"] == "null"
         assert entry["unit"] == "GB/s"

@@ -20,7 +20,7 @@ from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 
 DEVICE = "opencl:0"
-MATRIX_SIZES = [(1, 1), (32, 32), (1, 513), (257, 1), (127, 65)]
+MATRIX_SIZES = [(1, 1), (32, 32), (1, 513), (257, 1), (127, 65), (68, 132)]
 
 CASES = [
     pytest.param(name, kernel.name, size, id=f"{name}.{kernel.name}-{'x'.join(map(str, size))}")

@@ -79,8 +79,13 @@ def built(tmp_path_factory):
             source.write_text(EMULATOR.read_text().replace("\nKERNEL_TEXT\n", f"\n{emulated(expanded)}\n"))
             maps = ["-DTENSOR_MAPS"] if "TensorMap" in text else []
             arguments = ",".join(kernel.args or ("a", "b", "c", "m", "n", "k"))
-            element = "half" if case.dtype == "float16" else "float"
-            names = [f"-DELEMENT={element}", f"-DENTRY={kernel.name}", f"-DARGUMENTS={arguments}", *maps]
+            element = "half" if case.dtype in ("float16", "bfloat16") else "float"
+            names = [
+                f"-DELEMENT={element}",
+                f"-DENTRY={kernel.entry or kernel.name}",
+                f"-DARGUMENTS={arguments}",
+                *maps,
+            ]
             subprocess.run(
                 [COMPILER, "-std=c++17", "-O0", "-w", *macros, *names, source, "-o", made], check=True
             )
@@ -88,6 +93,13 @@ def built(tmp_path_factory):
         return programs[key]
 
     return program
+
+
+def given(matrix, case):
+    """Bytes of a matrix of small integers in the case's type; the upper half of a float32 is a bfloat16."""
+    if case.dtype == "bfloat16":
+        return (matrix.view("uint32") >> 16).astype("uint16").tobytes()
+    return matrix.astype("float16" if case.dtype == "float16" else "float32").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -99,6 +111,10 @@ def built(tmp_path_factory):
         ("mma_sync", (130, 264, 72), 0),
         ("mma_sync", (130, 264, 72), 1),
         ("mma_sync", (1, 3, 1), 0),
+        ("mma_sync_bf16", (5, 8, 40), 0),
+        ("mma_sync_tf32", (130, 132, 68), 0),
+        ("mma_sync_tf32", (130, 132, 68), 1),
+        ("mma_sync_tf32", (3, 5, 17), 0),
         ("wgmma", (130, 264, 200), 0),
         ("wgmma", (5, 3, 65), 0),
         ("wgmma_store", (130, 264, 72), 0),
@@ -114,12 +130,15 @@ def test_a_stage_is_right(built, name, size, eager):
     case = suite.case(kernel, dict(zip("mnk", size, strict=True)))
     m, n, k = size
     rng = np.random.default_rng(1)
-    a, b = (rng.integers(-3, 4, shape).astype(case.dtype) for shape in ((m, k), (k, n)))
+    a, b = (rng.integers(-3, 4, shape).astype("float32") for shape in ((m, k), (k, n)))
     threads = kernel.block(case)
     grid = 2 if "wgmma" in name else kernel.grid(case)
     arguments = map(str, (grid, threads, m, n, k, eager))
     done = subprocess.run(
-        [built(case, kernel), *arguments], check=False, input=a.tobytes() + b.tobytes(), capture_output=True
+        [built(case, kernel), *arguments],
+        check=False,
+        input=given(a, case) + given(b, case),
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     c = np.frombuffer(done.stdout, "float32").reshape(m, n)

@@ -24,16 +24,25 @@ struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct alignas(8) uint2 { unsigned x, y; };
 struct half {
     uint16_t bits;
     half() = default;
     half(float zero) : bits(0) { if (zero != 0.0f) abort(); }
 };
+using __nv_bfloat16 = half;
 static float value(uint16_t bits)
 {
+    #ifdef BFLOAT16
+    const uint32_t word = uint32_t(bits) << 16;
+    float number;
+    memcpy(&number, &word, 4);
+    return number;
+    #else
     _Float16 number;
     memcpy(&number, &bits, 2);
     return float(number);
+    #endif
 }
 static int min(int a, int b) { return a < b ? a : b; }
 
@@ -162,7 +171,15 @@ static void load_matrices(Operands o, bool transposed)
 
 static float half_of(uint32_t word, int upper) { return value(uint16_t(word >> 16 * upper)); }
 
-static void mma(Operands o)
+static float tf32_of(uint32_t word)
+{
+    word &= ~0x1fffu;  // the tensor cores ignore the last 13 bits
+    float number;
+    memcpy(&number, &word, 4);
+    return number;
+}
+
+static void mma(Operands o, bool tf32)
 {
     const int lane = threadIdx.x % 32, first = int(current->number) - lane, parity = current->rounds++ % 2;
     for (int i = 0; i < 6; ++i)
@@ -171,7 +188,11 @@ static void mma(Operands o)
     for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         float sum = get<float>(o[i]);
-        for (int p = 0; p < 16; ++p) {
+        for (int p = 0; tf32 && p < 8; ++p) {
+            const uint32_t a = words[parity][first + row % 8 * 4 + p % 4][p / 4 * 2 + row / 8];
+            sum += tf32_of(a) * tf32_of(words[parity][first + column * 4 + p % 4][4 + p / 4]);
+        }
+        for (int p = 0; !tf32 && p < 16; ++p) {
             const int pair = p % 8 / 2;
             const uint32_t a = words[parity][first + row % 8 * 4 + pair][p / 8 * 2 + row / 8];
             const uint32_t b = words[parity][first + column * 4 + pair][4 + p / 8];
@@ -298,7 +319,7 @@ static void run(const char* ptx, Operands o)
     else if (is("ldmatrix"))
         load_matrices(o, is(".trans"));
     else if (is("mma.sync"))
-        mma(o);
+        mma(o, is(".tf32"));
     else if (is("wgmma.mma_async"))
         wgmma_instruction(o);
     else if (is("mbarrier.init"))

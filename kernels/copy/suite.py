@@ -41,5 +41,13 @@ suite = Suite(
             grid=lambda c: ceil_div(c.rows * c.cols, c.THREADS * c.ITEMS),
             about="four elements per thread, loaded before the first is stored",
         ),
+        Kernel(
+            "copy_vectorized",
+            "copy_vectorized.cu",
+            macros={"THREADS": 256, "ITEMS": 4},
+            block=lambda c: c.THREADS,
+            grid=lambda c: ceil_div(c.rows * c.cols, c.THREADS * c.ITEMS * 4),
+            about="copy_unrolled with four elements an access",
+        ),
     ],
 )

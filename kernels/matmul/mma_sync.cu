@@ -14,13 +14,21 @@
 //   which were 4 % faster on an H200.
 // - GROUP = 8: blocks that run at once cover 8 rows of tiles. Their bands of A and B then fit into the L2.
 
+#ifdef BFLOAT16
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 input_t;
+#define INPUTS ".bf16.bf16"
+#else
 #include <cuda_fp16.h>
+typedef half input_t;
+#define INPUTS ".f16.f16"
+#endif
 
 #define WARP 32
 #define MMA_M 16                     // mma.sync multiplies 16 x 16 of A with 16 x 8 of B
 #define MMA_N 8
 #define MMA_K 16
-#define CHUNK 8                      // halves in 16 bytes: a copy, and a row of a matrix of ldmatrix
+#define CHUNK 8                      // elements in 16 bytes: a copy, and a row of a matrix of ldmatrix
 #define WARPS_N (BN / WN)            // of the block
 #define THREADS (WARP * WARPS_N * (BM / WM))
 #define CHUNKS_A (BK / CHUNK)        // of a row of the tile of A
@@ -50,17 +58,17 @@ __device__ unsigned swizzled(unsigned row, unsigned chunk)
     return row * CHUNKS + (chunk ^ row / ROWS % PLACES);
 }
 
-// Copies a chunk to shared memory: the first `inside` halves, then zeros.
-__device__ void begin_copy(uint4* to, const half* from, int inside)
+// Copies a chunk to shared memory: the first `inside` elements, then zeros.
+__device__ void begin_copy(uint4* to, const input_t* from, int inside)
 {
     #if ALIGNMENT == 8  // every row begins at 16 bytes, so a chunk lies inside or outside as a whole
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
         "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(inside > 0 ? 16 : 0) : "memory");
-    #else  // cp.async takes 4 bytes at least: single halves go through registers
-    alignas(16) half held[CHUNK];
+    #else  // cp.async takes 4 bytes at least: single elements go through registers
+    alignas(16) input_t held[CHUNK];
     #pragma unroll
     for (int i = 0; i < CHUNK; ++i)
-        held[i] = i < inside ? from[i] : half(0.0f);
+        held[i] = i < inside ? from[i] : input_t(0.0f);
     *to = *(const uint4*)held;
     #endif
 }
@@ -70,7 +78,7 @@ __device__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memor
 template <int N>
 __device__ void wait_groups() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 
-// Four matrices of 8 x 8 halves. Thread i gives the address of row i % 8 of matrix i / 8, and gets in each
+// Four matrices of 8 x 8 elements. Thread i gives the address of row i % 8 of matrix i / 8, and gets in each
 // register the elements 2 * (i % 4) and the next one of row i / 4.
 __device__ void load_matrices(unsigned (&to)[4], const uint4* row)
 {
@@ -89,14 +97,14 @@ __device__ void load_transposed(unsigned (&to)[4], const uint4* row)
 
 __device__ void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned b_upper, unsigned b_lower)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32" INPUTS ".f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_upper), "r"(b_lower));
 }
 
 KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
-    const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int m, int n, int k)
+    const input_t* __restrict__ a, const input_t* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
     extern __shared__ __align__(128) uint4 stages[];  // tiles of A, then tiles of B
     uint4* const stages_a = stages;
@@ -122,9 +130,9 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) mma_sync(
     const int copy_column_a = thread % CHUNKS_A * CHUNK;
     const int copy_row_b = thread / CHUNKS_B;
     const int copy_column_b = thread % CHUNKS_B * CHUNK;
-    const half* from_a = a + (index_t)(row0 + copy_row_a) * k + copy_column_a;
+    const input_t* from_a = a + (index_t)(row0 + copy_row_a) * k + copy_column_a;
     const int rows_inside = m - row0 - copy_row_a;
-    const half* from_b = b + (index_t)copy_row_b * n + column0 + copy_column_b;
+    const input_t* from_b = b + (index_t)copy_row_b * n + column0 + copy_column_b;
     const int inside_b = n - column0 - copy_column_b;
     uint4* const to_a = stages_a + swizzled<CHUNKS_A>(copy_row_a, thread % CHUNKS_A);
     uint4* const to_b = stages_b + swizzled<CHUNKS_B>(copy_row_b, thread % CHUNKS_B);

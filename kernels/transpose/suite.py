@@ -27,6 +27,11 @@ def tiles(case: Case) -> int:
     return ceil_div(case.rows, case.TILE) * ceil_div(case.cols, case.TILE)
 
 
+def vector_width(case: Case) -> int:
+    """Elements of an access: four where every row of X and of Y begins at a multiple of four."""
+    return 1 if case.rows % 4 or case.cols % 4 else 4
+
+
 suite = Suite(
     "transpose",
     Transpose(),
@@ -48,6 +53,14 @@ suite = Suite(
             block=block,
             grid=tiles,
             about="by way of a padded tile in shared memory: reads and writes along rows",
+        ),
+        Kernel(
+            "transpose_vectorized",
+            "transpose_vectorized.cu",
+            macros={"TILE": 64, "VECTOR": vector_width},
+            block=lambda c: (c.TILE // 4) ** 2,
+            grid=tiles,
+            about="transpose_tiled with four elements an access: a thread turns 4x4 over in registers",
         ),
     ],
 )
