@@ -567,6 +567,27 @@ class Cause:
     """Message, such as ``bank conflicts of a shared-memory access rose from 0 to 31``."""
 
 
+MOST_SYMBOL = 200
+"""Characters of a kernel's name that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """Launches of one kernel in a call of a function, alike in everything that is told of them."""
+
+    symbol: str
+    """The kernel's name as the compiler wrote it, of at most 200 characters."""
+    grid: Extent3
+    block: Extent3
+    dynamic_shared_bytes: int = 0
+    static_shared_bytes: int | None = None
+    registers: int | None = None
+    """Registers of a thread. These and the two fields around them are None where no CUPTI told them."""
+    cluster: Extent3 | None = None
+    """Blocks of a cluster, x first; None for a launch without clusters too."""
+    count: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchedKernel:
     """A kernel that a host function launches, with its time in one call of the function."""
@@ -669,6 +690,9 @@ class Arm:
     source_sha256: str | None = None
     launch: Launch | None = None
     resources: Resources | None = None
+    launches: tuple[KernelLaunch, ...] = ()
+    """The kernels that a function launches, in the order of their first launch; empty if unknown, and for
+    kernels whose launch the harness makes itself. At most 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.records.types import Cause, CodeLine, LaunchedKernel, Risk
+from harness.records.types import Cause, CodeLine, KernelLaunch, LaunchedKernel, Risk
 
 T = TypeVar("T")
 Cut = Callable[[str], str]
@@ -92,6 +92,7 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     ),
     (Annotated[tuple[Cause, ...], Meta(max_length=16)], "causes"),
     (Annotated[tuple[LaunchedKernel, ...], Meta(max_length=32)], "launched"),
+    (Annotated[tuple[KernelLaunch, ...], Meta(max_length=64)], "launches"),
     (Annotated[float, Meta(ge=0, le=1e15)], "base_ns head_ns"),
     (Annotated[tuple[Risk, ...], Meta(max_length=16)], "risks"),
     (Annotated[tuple[CodeLine, ...], Meta(max_length=64)], "lines"),
