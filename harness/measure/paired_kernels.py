@@ -447,13 +447,12 @@ class PairBench:
         run()  # A library may load its kernels now.
         data.poison()
         self.device.synchronize()
-        try:
+        found: list[KernelLaunch] = []
+        with suppress(MeasureError):
             found = [each for each, _ in self.device.launched(run)]
-        except MeasureError:
-            try:
+        if not found:
+            with suppress(HarnessError):
                 found = self.device.captured_launches(*eager)
-            except HarnessError:
-                return ()
         counts = Counter(found)
         return tuple(
             dataclasses.replace(each, count=count) for each, count in islice(counts.items(), MOST_LAUNCHES)

@@ -573,7 +573,7 @@ MOST_SYMBOL = 200
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """Launches of one kernel in a call of a function, alike in everything that is told of them."""
+    """Launches of a kernel by a function, all with the same geometry and resources."""
 
     symbol: str
     """The kernel's name as the compiler wrote it, of at most 200 characters."""
@@ -582,10 +582,11 @@ class KernelLaunch:
     dynamic_shared_bytes: int = 0
     static_shared_bytes: int | None = None
     registers: int | None = None
-    """Registers of a thread. These and the two fields around them are None where no CUPTI told them."""
+    """Registers of a thread. None, like `static_shared_bytes` and `cluster`, where CUPTI did not tell it."""
     cluster: Extent3 | None = None
-    """Blocks of a cluster, x first; None for a launch without clusters too."""
+    """Blocks of a cluster, x first; None for a launch without clusters."""
     count: int = 1
+    """Such launches in one call of the function."""
 
 
 @dataclass(frozen=True, slots=True)

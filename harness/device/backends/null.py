@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
@@ -55,6 +54,7 @@ from harness.errors import (
 )
 from harness.records.types import DeviceInfo, KernelLaunch, Launch, Resources, Toolchain
 from harness.suite.sources import Program
+from harness.system.decoding import decode
 
 T = TypeVar("T")
 
@@ -294,7 +294,7 @@ class NullDevice(HostMemory):
         run()
         if self._launched is None or not (told := _LAUNCHES.search(self._launched.program.text)):
             return []
-        return [(each, 0.0) for each in msgspec.json.decode(told[1], type=list[KernelLaunch])]
+        return [(each, 0.0) for each in decode(told[1], list[KernelLaunch])]
 
     def canary(self) -> Timing | None:
         if self.noise is None:
