@@ -88,7 +88,7 @@ def verdict_of(base: list[KernelLaunch], head: list[KernelLaunch]) -> Verdict:
         (
             [ADD, replace(FILL, count=3)],
             [ADD],
-            "Head launches 3 kernels less: vectorized_elementwise_kernel.",
+            "Head launches 3 kernels fewer: vectorized_elementwise_kernel.",
         ),
         ([ADD], [replace(ADD, count=2)], "Head launches one kernel more: add_kernel."),
         (

@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice, takewhile
+from itertools import takewhile
+from typing import TypeAlias
 
 from harness.records.types import Arm, KernelLaunch, Verdict
 from harness.report.words.of_diagnosis import plain_name
 
 _MOST = 3
 """Most differences, and most kernels of a difference, that are named."""
-_MOST_LAUNCHES = 4096
-"""Most launches of a side that are compared."""
 _MOST_CHARACTERS = 40
 """Characters of a kernel's name beyond which only the part that differs is shown."""
 
@@ -23,7 +22,7 @@ _LENGTH = re.compile(r"L[a-z]n?\d+E|[ST]\d*_|(\d+)")
 """Length of a name in a mangled symbol. Numbers of arguments and of earlier names are no lengths."""
 
 Mark = Callable[[str], str]
-Launches = Sequence[KernelLaunch]
+Launches: TypeAlias = "Counter[KernelLaunch]"
 
 
 def launches(case: Verdict, mark: Mark = str) -> str:
@@ -34,9 +33,9 @@ def launches(case: Verdict, mark: Mark = str) -> str:
     base, head = (_comparable(side or Arm(), case) for side in (case.base, case.head))
     if not base or not head:  # unknown
         return ""
-    old, new = ([*islice((a - b).elements(), _MOST_LAUNCHES)] for a, b in ((base, head), (head, base)))
+    old, new = base - head, head - base
     changes = [*_relaunched(old, new, mark), *_renamed(old, new, mark)]
-    found = [*_more("more", new, mark), *_more("less", old, mark), *dict.fromkeys(changes)]
+    found = [*_more("more", new, mark), *_more("fewer", old, mark), *dict.fromkeys(changes)]
     if not found:
         return ""
     told = "; ".join(found[:_MOST])
@@ -45,10 +44,10 @@ def launches(case: Verdict, mark: Mark = str) -> str:
     return f"{told[0].upper()}{told[1:]}{more}."
 
 
-def _comparable(side: Arm, case: Verdict) -> Counter[KernelLaunch]:
+def _comparable(side: Arm, case: Verdict) -> Launches:
     """Return the launches of a side, without what only CUPTI told of one side."""
     every = [each for arm in (case.base, case.head) if arm for each in arm.launches]
-    found: Counter[KernelLaunch] = Counter()
+    found: Launches = Counter()
     for each in side.launches:
         launch = replace(each, count=1)
         if any(other.registers is None for other in every):
@@ -57,16 +56,24 @@ def _comparable(side: Arm, case: Verdict) -> Counter[KernelLaunch]:
     return found
 
 
-def _relaunched(old: list[KernelLaunch], new: list[KernelLaunch], mark: Mark) -> list[str]:
+def _relaunched(old: Launches, new: Launches, mark: Mark) -> list[str]:
     """Take the launches of kernels that both sides have, and return what differs in them."""
     found = []
     for launch in [*old]:
-        if other := next((each for each in new if each.symbol == launch.symbol), None):
-            old.remove(launch)
-            new.remove(other)
-            fields = " and ".join(_fields(launch, other))
-            found.append(f"{fields} of {mark(plain_name(launch.symbol))}")
+        for other in [each for each in new if each.symbol == launch.symbol]:
+            if launch in old:
+                _take(old, launch, new, other)
+                found.append(f"{' and '.join(_fields(launch, other))} of {mark(plain_name(launch.symbol))}")
     return found
+
+
+def _take(old: Launches, launch: KernelLaunch, new: Launches, other: KernelLaunch) -> None:
+    """Remove as many of two launches as both sides have."""
+    count = min(old[launch], new[other])
+    for side, each in ((old, launch), (new, other)):
+        side[each] -= count
+        if not side[each]:
+            del side[each]
 
 
 def _fields(old: KernelLaunch, new: KernelLaunch) -> Iterable[str]:
@@ -89,15 +96,14 @@ def _extent(extent: Sequence[int]) -> str:
     return "x".join(map(str, (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
 
 
-def _renamed(old: list[KernelLaunch], new: list[KernelLaunch], mark: Mark) -> list[str]:
+def _renamed(old: Launches, new: Launches, mark: Mark) -> list[str]:
     """Take pairs of kernels with similar names, or the only ones that are left, and return both names."""
     found = []
     for launch in [*old]:
-        names = [each.symbol for each in new]
-        near = names if len(names) == len(old) == 1 else get_close_matches(launch.symbol, names, 1)
+        by_name = {each.symbol: each for each in new}
+        near = [*by_name] if len(new) == len(old) == 1 else get_close_matches(launch.symbol, by_name, 1)
         if near:
-            old.remove(launch)
-            del new[names.index(near[0])]
+            _take(old, launch, new, by_name[near[0]])
             found.append(_became(launch.symbol, near[0], mark))
     return found
 
@@ -145,5 +151,5 @@ def _more(word: str, kernels: Launches, mark: Mark) -> list[str]:
     names = [*dict.fromkeys(plain_name(each.symbol) for each in kernels)]
     left = len(names) - _MOST
     listed = ", ".join(map(mark, names[:_MOST])) + (f" and {left} more" if left > 0 else "")
-    count = "one kernel" if len(kernels) == 1 else f"{len(kernels):,} kernels"
+    count = "one kernel" if kernels.total() == 1 else f"{kernels.total():,} kernels"
     return [f"head launches {count} {word}: {listed}"]
