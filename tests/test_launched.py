@@ -144,9 +144,9 @@ def test_what_both_sides_launch_is_listed_once_and_a_difference_said_beside_the_
     chosen = CompareSettings(device="null", pair=SHORT, results=tmp_path / "results", budget_s=0.001)
     with Comparing(loaded[0], loaded[1], chosen, watching) as comparing:
         result = comparing.run(*(plan(side.suite) for side in loaded))
-    assert [stage for stage in watching.stages if stage.startswith("list")] == [
-        "list launches head",
-        "list launches base",
+    assert [stage for stage in watching.stages if stage.startswith("launches")] == [
+        "launches head",
+        "launches base",
     ]
     assert result.path
     [verdict] = read_comparison(result.path).verdicts

@@ -436,7 +436,7 @@ class PairBench:
 
     def list_launches(self, request: protocol.ListLaunches) -> dict[SideName, tuple[KernelLaunch, ...]]:
         """Return the kernels that a side launches, by CUPTI or else from a CUDA graph; none if unknown."""
-        return self._each_alone(request, "list launches", self._launches, request.side)
+        return self._each_alone(request, "launches", self._launches, request.side)
 
     def _launches(self, subject: Subject, data: Restoring) -> tuple[KernelLaunch, ...]:
         eager = subject.built, dataclasses.replace(subject.launch, graph=False), subject.arguments
