@@ -567,8 +567,8 @@ class Cause:
     """Message, such as ``bank conflicts of a shared-memory access rose from 0 to 31``."""
 
 
-MOST_SYMBOL = 200
-"""Characters of a kernel's name that are kept."""
+MOST_SYMBOL = 1000
+"""Characters of a launched kernel's name that are kept: PyTorch's names differ late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,7 +576,7 @@ class KernelLaunch:
     """Launches of a kernel by a function, all with the same geometry and resources."""
 
     symbol: str
-    """The kernel's name as the compiler wrote it, of at most 200 characters."""
+    """The kernel's name as the compiler wrote it, of at most 1,000 characters."""
     grid: Extent3
     block: Extent3
     dynamic_shared_bytes: int = 0

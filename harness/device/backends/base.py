@@ -258,7 +258,7 @@ class Device(Protocol):
         launch: Launch,  # noqa: ARG002
         arguments: Sequence[Argument],  # noqa: ARG002
     ) -> list[KernelLaunch]:
-        """Return the kernels in a CUDA graph of a launch, without its tools; none without CUDA graphs.
+        """Return the kernels of a launch by its capture in a CUDA graph; none on a device without graphs.
 
         Raises GraphRefusedError for a launch that cannot be captured.
         """

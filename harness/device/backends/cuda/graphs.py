@@ -85,7 +85,7 @@ class Graph(libcuda.Driver):
         self.call("cuGraphUpload", self._executable, ctypes.c_void_p(stream))
 
     def launches(self) -> list[KernelLaunch]:
-        """Return its kernels, in the driver's order, which is the order of their capture."""
+        """Return its kernels, equal launches together."""
         return [
             KernelLaunch(
                 symbol=node.function[:MOST_SYMBOL],
