@@ -31,6 +31,7 @@ from harness.records.types import (
     Arm,
     Diagnosis,
     Effect,
+    KernelLaunch,
     Outputs,
     PairedBlock,
     Quad,
@@ -166,6 +167,8 @@ class CaseTrial:
     """Facts about base and head other than their times."""
     settings_changed: tuple[str, ...] = ()
     """Settings that differ between base's process and head's, such as ``torch.get_num_threads: 8 → 1``."""
+    launches: Mapping[str, tuple[KernelLaunch, ...]] = field(default_factory=dict)
+    """Kernels that each side's function launches; empty if unknown."""
     outputs: Outputs | None = None
     """Reference that head's outputs were compared with; None if nothing ran."""
     judgement: Judgement | None = None
@@ -511,6 +514,7 @@ class CaseTrial:
             sm_clock_mhz=mean_of_known(clocks),
             alone_mhz=alone.sm_clock_mhz if alone else None,
             alone_w=alone.power_w if alone else None,
+            launches=self.launches.get(side, ()),
         )
 
 

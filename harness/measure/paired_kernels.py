@@ -10,10 +10,12 @@ import dataclasses
 import hashlib
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -45,7 +47,15 @@ from harness.measure.timing import Subject, launches_per_slot
 from harness.measure.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.measure.verify import Arrays, first_wrong
 from harness.numbers import rough
-from harness.records.types import L2Policy, Launch, LibraryShare, Measurement, Outputs, PairedBlock
+from harness.records.types import (
+    KernelLaunch,
+    L2Policy,
+    Launch,
+    LibraryShare,
+    Measurement,
+    Outputs,
+    PairedBlock,
+)
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import Kernel, argument_names, workspaces
 from harness.suite.layout import numpy_dtype
@@ -143,6 +153,8 @@ def _check_library(checker: Checker, held: HeldKernel, case: Case, library: Subj
 
 COUNTED_LAUNCHES = 3
 """Launches of a side whose counters are read. The median of each counter is kept."""
+MOST_LAUNCHES = 64
+"""Different launches of a function that are listed: the first ones."""
 MOST_KERNELS = 16
 """Kernels of a host function whose times are kept: the longest ones."""
 PADDING_BYTES = 2**20
@@ -422,9 +434,33 @@ class PairBench:
 
         return self._each_alone(request, "count", count, request.side)
 
+    def list_launches(self, request: protocol.ListLaunches) -> dict[SideName, tuple[KernelLaunch, ...]]:
+        """Return the kernels that a side launches, by CUPTI or else from a CUDA graph; none if unknown."""
+        return self._each_alone(request, "launches", self._launches, request.side)
+
+    def _launches(self, subject: Subject, data: Restoring) -> tuple[KernelLaunch, ...]:
+        eager = subject.built, dataclasses.replace(subject.launch, graph=False), subject.arguments
+
+        def run() -> None:
+            self.device.launch(*eager)
+
+        run()  # A library may load its kernels now.
+        data.poison()
+        self.device.synchronize()
+        found: list[KernelLaunch] = []
+        with suppress(MeasureError):
+            found = [each for each, _ in self.device.launched(run)]
+        if not found:
+            with suppress(HarnessError):
+                found = self.device.captured_launches(*eager)
+        counts = Counter(found)
+        return tuple(
+            dataclasses.replace(each, count=count) for each, count in islice(counts.items(), MOST_LAUNCHES)
+        )
+
     def _each_alone(
         self,
-        request: protocol.RunAlone | protocol.CountEvents,
+        request: protocol.RunAlone | protocol.CountEvents | protocol.ListLaunches,
         stage: str,
         measure: Callable[[Subject, Restoring], T],
         only: SideName | None = None,
@@ -469,8 +505,8 @@ class PairBench:
             prepare()
             self.device.synchronize()
             with suppress(MeasureError):  # The counters say why without the names, too.
-                for name, time_ns in self.device.launched(run):
-                    of_kernel = times.setdefault(name, [0.0] * COUNTED_LAUNCHES)
+                for launch, time_ns in self.device.launched(run):
+                    of_kernel = times.setdefault(launch.symbol, [0.0] * COUNTED_LAUNCHES)
                     of_kernel[call] += time_ns
         longest = sorted(times, key=lambda name: -median(times[name]))[:MOST_KERNELS]
         return {name: median(times[name]) for name in longest}
@@ -523,7 +559,11 @@ class PairBench:
     @contextmanager
     def placed(
         self,
-        request: protocol.Compare | protocol.FindSteps | protocol.RunAlone | protocol.CountEvents,
+        request: protocol.Compare
+        | protocol.FindSteps
+        | protocol.RunAlone
+        | protocol.CountEvents
+        | protocol.ListLaunches,
         rng: random.Random,
         only: SideName | None = None,
     ) -> Iterator[tuple[Buffers, dict[SideName, PlacedSide]]]:

@@ -14,6 +14,7 @@ from harness.measure.timing import MeasureSettings
 from harness.numbers import Value
 from harness.records.types import (
     DeviceInfo,
+    KernelLaunch,
     L2Policy,
     Launch,
     LibraryShare,
@@ -305,6 +306,15 @@ class CountEvents(Request[Mapping[SideName, Counted]], frozen=True, kw_only=True
     """State of the L2 cache for the counted launch: cold after a flush, hot after another launch."""
 
 
+class ListLaunches(Request[Mapping[SideName, tuple[KernelLaunch, ...]]], frozen=True, kw_only=True):
+    """List the kernels that one side of a pair launches. Nothing is timed in the process after that."""
+
+    pair: PairOf
+    side: SideName
+    seed: int
+    order_seed: int
+
+
 class BuildSide(Request[None], frozen=True, kw_only=True):
     """Build one side of a pair before Join. It launches nothing, so both sides' processes may
     build at once.
@@ -362,6 +372,6 @@ class Finish(Request[Mapping[str, str]], frozen=True, kw_only=True):
 
 
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
-PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone | CountEvents
+PairRequest = Inspect | Differences | Compare | FindSteps | RunAlone | CountEvents | ListLaunches
 TurnRequest = BuildSide | Join | Verify | WarmUp | Take | Finish
 WorkerRequest = DescribeDevices | RunRequest | PairRequest | TurnRequest

@@ -162,6 +162,7 @@ class Worker:
             protocol.FindSteps: self.pairs.find_steps,
             protocol.RunAlone: self.pairs.solo,
             protocol.CountEvents: self.pairs.count,
+            protocol.ListLaunches: self.pairs.list_launches,
             protocol.BuildSide: self.pairs.build_side,
             protocol.Join: self.turns.join,
             protocol.Verify: self.turns.verify,

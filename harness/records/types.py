@@ -567,6 +567,28 @@ class Cause:
     """Message, such as ``bank conflicts of a shared-memory access rose from 0 to 31``."""
 
 
+MOST_SYMBOL = 1000
+"""Characters of a launched kernel's name that are kept: PyTorch's names differ late."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """Launches of a kernel by a function, all with the same geometry and resources."""
+
+    symbol: str
+    """The kernel's name as the compiler wrote it, of at most 1,000 characters."""
+    grid: Extent3
+    block: Extent3
+    dynamic_shared_bytes: int = 0
+    static_shared_bytes: int | None = None
+    registers: int | None = None
+    """Registers of a thread. None, like `static_shared_bytes` and `cluster`, where CUPTI did not tell it."""
+    cluster: Extent3 | None = None
+    """Blocks of a cluster, x first; None for a launch without clusters."""
+    count: int = 1
+    """Such launches in one call of the function."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchedKernel:
     """A kernel that a host function launches, with its time in one call of the function."""
@@ -669,6 +691,9 @@ class Arm:
     source_sha256: str | None = None
     launch: Launch | None = None
     resources: Resources | None = None
+    launches: tuple[KernelLaunch, ...] = ()
+    """The kernels that a function launches, in the order of their first launch; empty if unknown, and for
+    kernels whose launch the harness makes itself. At most 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -290,7 +290,17 @@ class Comparing(PairSession):
                     self.observer.started(entry.pair.id)
                     self._measure(entry)
                     self.observer.measured(entry.pair.id)
+            if in_turns:
+                self._list_launches(entries)
             self.leave()
+
+    def _list_launches(self, entries: Sequence[CaseEntry]) -> None:
+        """List what functions launch, in the processes that measured them first and time nothing more."""
+        by_name, backend = self.head.suite.by_name, self.device.backend
+        for entry in entries:
+            measured_once = len(entry.trial.rounds) == 1 and not (entry.trial.again or entry.trial.ended)
+            if measured_once and by_name[entry.trial.case.kernel].hides_launches(backend):
+                self.list_launches(entry)
 
     def _measure(self, entry: CaseEntry) -> None:
         trial, wanted = entry.trial, entry.trial.precision

@@ -64,6 +64,7 @@ _DOING = {
     "measure": "measuring",
     "library": "measuring the vendor's library",
     "solo": "running each side alone",
+    "launches": "listing the kernels that a function launches",
     "sanitize": "running the kernel under a sanitizer",
     "end": "ending",
 }

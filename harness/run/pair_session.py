@@ -239,6 +239,21 @@ class PairSession(DeviceSession):
         timeout_s = self.build_timeout_s(len(pairs))
         return self._answered(self._side_processes, lambda turns: turns.inspect(pairs, timeout_s))
 
+    def list_launches(self, entry: CaseEntry) -> None:
+        """Store the kernels that each side of a case launches, if its processes still run and can tell.
+
+        A profiler's library stays in a process, so nothing is to be timed by these processes afterwards.
+        """
+        if self._turns is None:
+            return
+        seeds = {"seed": self.settings.seed, "order_seed": self.settings.seed}
+        request = protocol.ListLaunches(pair=entry.pair, side="head", **seeds)
+        reply = self._answered(
+            self._side_processes, lambda turns: turns.list_launches(request, self.settings.timeout_s)
+        )
+        if not isinstance(reply, Failed):
+            entry.trial.launches = reply
+
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
         """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))

@@ -278,6 +278,8 @@ def rejudge(
             trial = CaseTrial(name, _case(name, then), policy, noise[name])
             if then:
                 trial.settings_changed, trial.outputs = then.settings_changed, then.outputs
+                sides = {"base": then.base, "head": then.head}
+                trial.launches = {side: arm.launches for side, arm in sides.items() if arm}
             cases[name] = _Replay(trial, of_case, pair or PairSettings())
     trials = [case.trial for case in cases.values()]
     levels: list[CanaryLevel] = []

@@ -21,7 +21,7 @@ from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.measure.timing import is_one_interval, launches_per_slot
-from harness.records.types import PairedBlock, Quad
+from harness.records.types import KernelLaunch, PairedBlock, Quad
 from harness.run.device_session import Pending, WorkerProcess
 from harness.system.process import Failed, Request, failure
 
@@ -106,13 +106,20 @@ class TurnPair:
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
     ) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of the pairs in its own process. A pair that fails has to be closed."""
-        try:
-            begun = self._begin_inspect(pairs, timeout_s)
-            return self._answers(begun)
-        except _FailedError as error:
-            return error.failed
-        except HarnessError as error:
-            return failure(error)
+        return _or_failed(lambda: self._answers(self._begin_inspect(pairs, timeout_s)))
+
+    def list_launches(
+        self, request: protocol.ListLaunches, timeout_s: float
+    ) -> dict[SideName, tuple[KernelLaunch, ...]] | Failed:
+        """List the kernels that each side launches. Nothing is to be timed by these processes afterwards."""
+
+        def listed() -> dict[SideName, tuple[KernelLaunch, ...]]:
+            begun = self._begin_all(
+                lambda side: msgspec.structs.replace(request, side=side), timeout_s, self._sides
+            )
+            return {side: of_side[side] for side, of_side in self._answers(begun).items()}
+
+        return _or_failed(listed)
 
     def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
@@ -127,12 +134,7 @@ class TurnPair:
         `meanwhile` is called while both sides verify, when nothing is timed. Its time counts towards their
         timeout.
         """
-        try:
-            return self._compare(request, timeout_s, meanwhile)
-        except _FailedError as error:
-            return error.failed
-        except HarnessError as error:
-            return failure(error)
+        return _or_failed(lambda: self._compare(request, timeout_s, meanwhile))
 
     def _compare(
         self, request: protocol.Compare, timeout_s: float, meanwhile: Callable[[], object]
@@ -329,6 +331,15 @@ class PairsAhead:
     def _another(self, new: NewPair) -> TurnPair:
         self._count += 1
         return new(SIDES[self._count % 2])
+
+
+def _or_failed(answer: Callable[[], R]) -> R | Failed:
+    try:
+        return answer()
+    except _FailedError as error:
+        return error.failed
+    except HarnessError as error:
+        return failure(error)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ inputs; computing references; verifying; measuring; and the session's own work.
 """
 _STAGES_OF_PROGRESS = {
     **{stage: stage for stage in STAGES},
-    **dict.fromkeys(("library", "plant", "solo", "count"), "measure"),
+    **dict.fromkeys(("library", "plant", "solo", "count", "launches"), "measure"),
 }
 
 

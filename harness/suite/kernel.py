@@ -353,8 +353,11 @@ class Kernel:
         Such code shares the process's state: a library's settings, its modules, the environment. A kernel
         compiled from text does not, even if a function of the suite generates the text.
         """
-        source = self.source_for(backend)
-        return self.setup is not None or isinstance(source, (HostFunction, HostLibrary, PythonFunction))
+        return self.setup is not None or self.hides_launches(backend)
+
+    def hides_launches(self, backend: str) -> bool:
+        """Return whether code of the suite or a library launches the kernels, not the harness."""
+        return isinstance(self.source_for(backend), (HostFunction, HostLibrary, PythonFunction))
 
     @property
     def files(self) -> tuple[str, ...]:

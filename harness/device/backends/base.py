@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import BuildError, GraphRefusedError, HarnessError, LaunchError, MeasureError
-from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
+from harness.records.types import DeviceInfo, KernelLaunch, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 
 Memory = Any
@@ -245,10 +245,22 @@ class Device(Protocol):
         """
         raise MeasureError(f"The harness reads no hardware counters with the backend {self.info.backend}.")
 
-    def launched(self, run: Callable[[], object]) -> list[tuple[str, float]]:  # noqa: ARG002
-        """Return the name and the time in ns of each kernel that `run` enqueues, in order; none if unknown.
+    def launched(self, run: Callable[[], object]) -> list[tuple[KernelLaunch, float]]:  # noqa: ARG002
+        """Return each kernel that `run` enqueues with its time in ns, in order; none if unknown.
 
         Raises MeasureError.
+        """
+        return []
+
+    def captured_launches(
+        self,
+        built: Built,  # noqa: ARG002
+        launch: Launch,  # noqa: ARG002
+        arguments: Sequence[Argument],  # noqa: ARG002
+    ) -> list[KernelLaunch]:
+        """Return the kernels of a launch by its capture in a CUDA graph; none on a device without graphs.
+
+        Raises GraphRefusedError for a launch that cannot be captured.
         """
         return []
 

@@ -9,7 +9,9 @@ A replay of a CUDA graph takes a time of `graph_times_ns`, or without it of `tim
 Faults: build, wrong, nan, unwritten, overrun, crash, lost, hang, error, memory, capture. After `lost` the
 device no longer opens. A kernel's text can set its own time or fault, which may then differ between commits:
 ``#define NULL_DEVICE_NS 1000000``, ``#define NULL_DEVICE_FAULT wrong``; and its hardware counters,
-``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``. Further keys of the script:
+``#define NULL_DEVICE_COUNTERS {"cycles": 1000}``; and what a function launches, in its suite's file,
+``#define NULL_DEVICE_LAUNCHES [{"symbol": "k", "grid": [1, 1, 1], "block": [32, 1, 1]}]``. Further keys of
+the script:
 
 - ``noise``: one of the kinds in harness.device.backends.null_noise, ``{"kind": "quiet", "seed": 1}``. Then
   times vary, and the device has clocks.
@@ -50,8 +52,9 @@ from harness.errors import (
     MeasureError,
     OutOfMemoryError,
 )
-from harness.records.types import DeviceInfo, Launch, Resources, Toolchain
+from harness.records.types import DeviceInfo, KernelLaunch, Launch, Resources, Toolchain
 from harness.suite.sources import Program
+from harness.system.decoding import decode
 
 T = TypeVar("T")
 
@@ -59,6 +62,7 @@ MEMORY_BYTES = 8 * 2**30
 _TIME = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
 _FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _COUNTERS = re.compile(r"^#define NULL_DEVICE_COUNTERS (\{.*\})$", re.MULTILINE)
+_LAUNCHES = re.compile(r"^#define NULL_DEVICE_LAUNCHES (\[.*\])$", re.MULTILINE)
 _STEP = 1e-5
 """Share of a time that each step of a planted slowdown adds."""
 _CANARY_NS = 50_000.0
@@ -284,6 +288,13 @@ class NullDevice(HostMemory):
         if self._launched is None or not (told := _COUNTERS.search(self._launched.program.text)):
             return super().count(prepare, run)
         return {name: float(value) for name, value in json.loads(told[1]).items()}
+
+    def launched(self, run: Callable[[], object]) -> list[tuple[KernelLaunch, float]]:
+        self._launched = None
+        run()
+        if self._launched is None or not (told := _LAUNCHES.search(self._launched.program.text)):
+            return []
+        return [(each, 0.0) for each in decode(told[1], list[KernelLaunch])]
 
     def canary(self) -> Timing | None:
         if self.noise is None:

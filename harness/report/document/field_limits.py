@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.records.types import Cause, CodeLine, LaunchedKernel, Risk
+from harness.records.types import MOST_SYMBOL, Cause, CodeLine, KernelLaunch, LaunchedKernel, Risk
 
 T = TypeVar("T")
 Cut = Callable[[str], str]
@@ -92,11 +92,13 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     ),
     (Annotated[tuple[Cause, ...], Meta(max_length=16)], "causes"),
     (Annotated[tuple[LaunchedKernel, ...], Meta(max_length=32)], "launched"),
+    (Annotated[tuple[KernelLaunch, ...], Meta(max_length=64)], "launches"),
     (Annotated[float, Meta(ge=0, le=1e15)], "base_ns head_ns"),
     (Annotated[tuple[Risk, ...], Meta(max_length=16)], "risks"),
     (Annotated[tuple[CodeLine, ...], Meta(max_length=64)], "lines"),
     (Size, "added base_count count head_count moved readdressed removed"),
-    (Annotated[str, Meta(max_length=200)], "base_place head_place place symbol text"),
+    (Annotated[str, Meta(max_length=200)], "base_place head_place place text"),
+    (Annotated[str, Meta(max_length=MOST_SYMBOL)], "symbol"),
     (_SHARE, "share"),
     (Text, "problem"),
 )

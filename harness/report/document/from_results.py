@@ -15,13 +15,15 @@ from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import Comparison, Verdict
 from harness.report.document.document import LIMITS, CardReview, Review, SourceLine
 from harness.report.document.field_limits import clipped
+from harness.report.words.of_launches import launches
 from harness.report.words.of_verdict import commit_label, notes_of
 from harness.suite.loader import LoadedSuite
 from harness.suite.suite_files import first_line
 from harness.system.decoding import convert
 
 MOST_EVIDENCE = 64
-"""Most cases of a report that have counters and machine code; the others have their causes in words."""
+"""Most cases of a report that have counters, machine code and launches; the others have their causes in
+words."""
 _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
 
 
@@ -88,8 +90,11 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
 
 
 def _with_evidence_of_some(results: Sequence[ComparisonResult]) -> list[ComparisonResult]:
-    """Return the results with counters and machine code of the first cases: of each they take kilobytes."""
-    explained = (verdict for result in results for verdict in result.verdicts if verdict.diagnosis)
+    """Return the results with counters, machine code and launches of the first cases that differ in them:
+    of each case they take kilobytes.
+    """
+    every = (verdict for result in results for verdict in result.verdicts)
+    explained = (verdict for verdict in every if verdict.diagnosis or launches(verdict))
     kept = {id(verdict) for verdict in islice(explained, MOST_EVIDENCE)}
     return [
         replace(
@@ -101,6 +106,8 @@ def _with_evidence_of_some(results: Sequence[ComparisonResult]) -> list[Comparis
 
 
 def _without_evidence(verdict: Verdict) -> Verdict:
+    base, head = (side and replace(side, launches=()) for side in (verdict.base, verdict.head))
+    verdict = replace(verdict, base=base, head=head)
     if verdict.diagnosis is None:
         return verdict
     return replace(

@@ -36,6 +36,7 @@ from harness.report.pull_request.plots import Scale, axis_text, scale_of, strip_
 from harness.report.table import Cell, Sheet
 from harness.report.templates import Markup, code, html_environment, safe
 from harness.report.words.of_diagnosis import LOOP_RULE, counter_sheet, loop_places, loop_sheet
+from harness.report.words.of_launches import launches
 from harness.report.words.of_verdict import (
     commit_label,
     held_to,
@@ -67,6 +68,7 @@ def renderer(template: str) -> Callable[..., Iterable[str]]:
     made.filters |= {"listed": _listed, "twin": twin, "typeset": typeset}
     words = (calibrated, commit_label, counted, facts, link, outputs_counted, reason, rules, seconds)
     made.globals |= {each.__name__: each for each in (*words, sentence, units_of, verb)} | {
+        "launches": lambda case: Markup(launches(case, code)),
         "settings": lambda case: Markup(settings(case, code)),
         "to_do": _to_do,
         "visible": _visible,

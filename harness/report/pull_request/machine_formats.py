@@ -14,6 +14,7 @@ import harness
 from harness.records.types import Verdict
 from harness.report.document.document import Review
 from harness.report.document.outcome import CaseOnCard, every_case, group_of, grouped, units_of
+from harness.report.words.of_launches import launches
 from harness.report.words.of_verdict import reason, sentence, settings, why
 from harness.system.texts import harmless, plain_log
 
@@ -65,7 +66,7 @@ def _kind(case: Verdict) -> str:
 
 def _said(found: CaseOnCard) -> str:
     case = found.case
-    said = sentence(case, units_of(found.card)), why(case.diagnosis), settings(case)
+    said = sentence(case, units_of(found.card)), why(case.diagnosis), launches(case), settings(case)
     told = " ".join(filter(None, said)) or reason(case) or case.reason
     return harmless(f"{found.label} on {found.card.device}: {told}")
 

@@ -20,6 +20,7 @@ from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
+from harness.report.words.of_launches import launches
 from harness.report.words.of_verdict import (
     IN_TURNS,
     PROCESSES,
@@ -280,7 +281,7 @@ def lines_of(
     `names` are the displayed names of cases, if these differ from their ids.
     """
     shown: set[str] = set()
-    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET or verdict.settings_changed)
+    loud = (v for v in verdicts if v.status not in _QUIET or v.settings_changed or launches(v))
     for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         more = f" and {len(alike)} more" if alike else ""

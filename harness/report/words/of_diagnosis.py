@@ -125,12 +125,14 @@ def launched_text(kernel: LaunchedKernel, mark: Callable[[str], str]) -> str:
 
 
 def plain_name(symbol: str) -> str:
-    """Return ``gemm`` for ``_ZN2ns4gemmILi1EEvv``: no namespaces and no template arguments."""
+    """Return ``gemm`` for ``_ZN2ns4gemmILi1EEvv`` and ``void ns::gemm<1>()``."""
     name, rest = "", re.sub(r"^_ZN?K?", "", symbol) if symbol.startswith("_Z") else ""
     while length := re.match(r"\d+", rest):
         begin = length.end()
         name, rest = rest[begin : begin + int(length[0])], rest[begin + int(length[0]) :]
-    return name or symbol
+    return (
+        name or re.split(r"[<(]", symbol.removeprefix("void "), maxsplit=1)[0].rpartition("::")[2] or symbol
+    )
 
 
 def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:

@@ -29,6 +29,7 @@ from harness.numbers import (
 from harness.records.types import Comparison, Diagnosis, Effect, Outputs, Source, Verdict
 from harness.report.table import Cell, Column
 from harness.report.words.of_diagnosis import launched_text, risk_text
+from harness.report.words.of_launches import launches
 from harness.suite.case_id import size_label
 
 _SMALL_NS = 1e4
@@ -113,6 +114,7 @@ def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
         sentence(verdict, units),
         _local_memory(verdict),
         why(verdict.diagnosis),
+        launches(verdict),
         settings(verdict),
         verdict.message,
     )

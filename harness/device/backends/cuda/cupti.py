@@ -1,4 +1,4 @@
-"""Hardware counters of a card, by CUPTI's range profiler.
+"""Hardware counters of a card by CUPTI's range profiler, and the kernels that a function launches.
 
 The structures are those of cupti_range_profiler.h, cupti_profiler_host.h, cupti_profiler_target.h and
 cupti_target.h in CUDA 12.6. Each begins with its size. A newer library accepts it and leaves out what came
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import MeasureError
+from harness.records.types import MOST_SYMBOL, KernelLaunch
 
 _RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
 """CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
@@ -275,24 +277,50 @@ class _KernelRecord(ctypes.Structure):
 
     _fields_ = (
         ("kind", _Unsigned),
-        ("configuration", _Byte * 12),
+        ("configuration", _Byte * 2),
+        ("registers", _Short),
+        ("partitioned", _Unsigned * 2),
         ("start_ns", ctypes.c_uint64),
         ("end_ns", ctypes.c_uint64),
-        ("launch", _Byte * 72),
+        ("completed_ns", ctypes.c_uint64),
+        ("device", _Unsigned),
+        ("context", _Unsigned),
+        ("stream", _Unsigned),
+        ("grid", _Unsigned * 3),
+        ("block", _Unsigned * 3),
+        ("static_shared_bytes", _Unsigned),
+        ("dynamic_shared_bytes", _Unsigned),
+        ("local", _Unsigned * 2),
+        ("correlation", _Unsigned),
+        ("grid_id", ctypes.c_int64),
         ("name", _Text),
+        ("launch", _Byte * 64),
+        ("cluster", _Unsigned * 3),
     )
+
+    def launch_of(self) -> KernelLaunch:
+        x, y, z = self.cluster
+        return KernelLaunch(
+            symbol=self.name.decode(errors="replace")[:MOST_SYMBOL],
+            grid=tuple(self.grid),
+            block=tuple(self.block),
+            dynamic_shared_bytes=self.dynamic_shared_bytes,
+            static_shared_bytes=self.static_shared_bytes,
+            registers=self.registers,
+            cluster=(x, y, z) if x * y * z > 1 else None,
+        )
 
 
 _Requested = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Pointer), ctypes.POINTER(_Size), ctypes.POINTER(_Size))
 _Completed = ctypes.CFUNCTYPE(None, _Pointer, _Unsigned, _Pointer, _Size, _Size)
 
 
-def launched(run: Callable[[], object]) -> list[tuple[str, float]]:
-    """Return the name and the time in ns of each kernel that `run` has the card execute, in order.
+def launched(run: Callable[[], object]) -> list[tuple[KernelLaunch, float]]:
+    """Return each kernel that `run` has the card execute with its time in ns, in order.
 
-    `run` returns when the card has finished. A name is as the compiler wrote it. Raises MeasureError.
+    `run` returns when the card has finished. Raises MeasureError.
     """
-    library, found, buffers = _library(), list[tuple[int, str, float]](), list[Any]()
+    library, found, buffers = _library(), list[tuple[int, KernelLaunch, float]](), list[Any]()
 
     def requested(buffer: Any, size: Any, most_records: Any) -> None:
         buffers.append((ctypes.c_uint64 * (_BUFFER_BYTES // 8))())  # aligned as the records are
@@ -306,8 +334,8 @@ def launched(run: Callable[[], object]) -> list[tuple[str, float]]:
         ):
             if record.contents.kind == _CONCURRENT_KERNEL:
                 kernel = record.contents
-                name = kernel.name.decode(errors="replace")
-                found.append((kernel.start_ns, name, float(kernel.end_ns - kernel.start_ns)))
+                time_ns = float(kernel.end_ns - kernel.start_ns)
+                found.append((kernel.start_ns, kernel.launch_of(), time_ns))
 
     callbacks = _Requested(requested), _Completed(completed)
     _CALLBACKS.append(callbacks)  # CUPTI keeps their addresses
@@ -318,7 +346,7 @@ def launched(run: Callable[[], object]) -> list[tuple[str, float]]:
         _plainly("cuptiActivityFlushAll", 1)
     finally:
         _plainly("cuptiActivityDisable", _CONCURRENT_KERNEL)
-    return [(name, time_ns) for _, name, time_ns in sorted(found)]
+    return [(launch, time_ns) for _, launch, time_ns in sorted(found, key=operator.itemgetter(0))]
 
 
 def _plainly(function: str, *given: Any) -> None:

@@ -42,7 +42,7 @@ from harness.device.backends.cuda.graphs import Graph
 from harness.device.backends.cuda.host_functions import library_function, python_function
 from harness.device.frameworks import ReturnedArray
 from harness.errors import BuildError, MeasureError
-from harness.records.types import Launch, Resources, Toolchain
+from harness.records.types import KernelLaunch, Launch, Resources, Toolchain
 from harness.suite.sources import Program
 from harness.system.cache import BinaryCache
 
@@ -410,7 +410,13 @@ class CudaDevice(Device):
         each = functools.partial(alone, prepare), functools.partial(alone, run)
         return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, *each)
 
-    def launched(self, run: Callable[[], object]) -> list[tuple[str, float]]:
+    def captured_launches(
+        self, built: Built, launch: Launch, arguments: Sequence[Argument]
+    ) -> list[KernelLaunch]:
+        assert isinstance(built, CudaBuilt)
+        return self._captured(built, launch, arguments, 1).launches()
+
+    def launched(self, run: Callable[[], object]) -> list[tuple[KernelLaunch, float]]:
         def alone() -> None:
             run()
             self.synchronize()

@@ -14,7 +14,7 @@ from typing import Any
 from harness.device.backends.cuda import libcuda
 from harness.device.frameworks import ReturnedArray
 from harness.errors import GraphRefusedError, HarnessError
-from harness.records.types import Extent3
+from harness.records.types import MOST_SYMBOL, Extent3, KernelLaunch
 
 _THREAD_LOCAL = 1
 """CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: calls of this thread that could break the capture fail."""
@@ -83,6 +83,19 @@ class Graph(libcuda.Driver):
         self.close = weakref.finalize(self, library.cuGraphExecDestroy, self._executable)
         self.close.atexit = False
         self.call("cuGraphUpload", self._executable, ctypes.c_void_p(stream))
+
+    def launches(self) -> list[KernelLaunch]:
+        """Return its kernels, equal launches together."""
+        return [
+            KernelLaunch(
+                symbol=node.function[:MOST_SYMBOL],
+                grid=node.grid,
+                block=node.block,
+                dynamic_shared_bytes=node.shared_bytes,
+            )
+            for node in self.nodes.elements()
+            if node.kind == "kernel"
+        ]
 
     def replay(self, stream: int) -> None:
         self.call("cuGraphLaunch", self._executable, ctypes.c_void_p(stream))
