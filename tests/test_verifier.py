@@ -324,6 +324,7 @@ class Reusing(Counted):
 )
 def test_inputs_too_large_for_the_disk_are_made_once(tmp_path, monkeypatch, problem, made):
     monkeypatch.setattr(verifier, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(verifier, "MOST_SHARED_BYTES", 0)
     suite = Suite("toy", problem, [Kernel("copy", "copy.cu", block=1, grid=1)])
     checker = Checker(NullDevice(devices()[0], {}), suite, tmp_path, lambda stage: None)
     case = suite.case(suite.kernels[0], {"n": 64})
@@ -332,3 +333,32 @@ def test_inputs_too_large_for_the_disk_are_made_once(tmp_path, monkeypatch, prob
     assert len(set(firsts)) == 3
     checker.inputs(case, made[-1])
     assert problem.made == made
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "kind", "made"),
+    [
+        (2**30, "gpu", [1, 2, 3, 3]),
+        (1024, "gpu", [1, 2, 3, 1, 2, 3]),
+        (2**30, "cpu", [1, 2, 3, 1, 2, 3]),
+    ],
+    ids=["room", "no memory", "host"],
+)
+def test_processes_share_large_inputs_up_to_a_size(tmp_path, monkeypatch, free_bytes, kind, made):
+    monkeypatch.setattr(verifier, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(verifier, "MOST_SCRATCH_BYTES", 700)  # a file has 256 bytes of data and 128 before
+    monkeypatch.setattr(verifier, "free_host_bytes", lambda: free_bytes)
+    problem = Counted()
+    suite = Suite("toy", problem, [Kernel("copy", "copy.cu", block=1, grid=1)])
+    info = dataclasses.replace(devices()[0], kind=kind)
+    checkers = [Checker(NullDevice(info, {}), suite, tmp_path, lambda stage: None) for _ in range(2)]
+    case = suite.case(suite.kernels[0], {"n": 64})
+    first, second = ([each.inputs(case, seed)["x"].copy() for seed in (1, 2, 3)] for each in checkers)
+    assert np.array_equal(first, second)
+    assert problem.made == made
+
+
+def test_a_process_that_comes_second_leaves_no_arrays_behind(tmp_path):
+    for _ in range(2):
+        verifier.keep(tmp_path / "kept", {"x": np.zeros(4)})
+    assert [*tmp_path.iterdir()] == [tmp_path / "kept"]

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import math
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,14 @@ from harness.system.files import read_regular
 INTEGER_CHECK_ELEMENTS = 2**20
 """Largest output of the exact check. It finds indexing mistakes, which show at small sizes."""
 MOST_KEPT_BYTES = 2**29
+"""Largest set of inputs that a run's processes share in any case, in bytes."""
+MOST_SHARED_BYTES = 2**31
+"""Largest set of inputs that they share if there is room, in bytes. A gigabyte is mapped ten times as fast as
+it is made."""
+MOST_SCRATCH_BYTES = 2**33
+"""Size from which the scratch folder gets no more of these, in bytes."""
+_SPARE = 4
+"""Free disk space and memory that such a set needs, in sizes of the set."""
 _REFERENCE_BYTES = 8
 """Bytes per element of a reference."""
 UNSEEN = "unseen"
@@ -322,11 +331,26 @@ class Checker:
         arrays = inputs.values()
         if not all(isinstance(array, np.ndarray) for array in arrays):
             return inputs
-        if sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES:
+        if self._fits(sum(array.nbytes for array in arrays)):
             self._keep(folder, inputs, key)
         elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
             self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
         return inputs
+
+    def _fits(self, size_bytes: int) -> bool:
+        """Tell whether the scratch folder has room for a set of inputs.
+
+        Large ones are only written for a GPU: the disk writes them while kernels are timed.
+        """
+        if size_bytes <= MOST_KEPT_BYTES:
+            return True
+        if size_bytes > MOST_SHARED_BYTES or self.device.info.kind != "gpu":
+            return False
+        with contextlib.suppress(OSError):
+            used_bytes = sum(file.lstat().st_size for file in self.scratch.glob("*/*"))
+            free_bytes = min(shutil.disk_usage(self.scratch).free, free_host_bytes())
+            return used_bytes + size_bytes <= MOST_SCRATCH_BYTES and free_bytes > _SPARE * size_bytes
+        return False
 
     def _fetch(self, case: Case, folder: Path) -> Key:
         """Copy an earlier command's arrays into a folder of the run, and return the key to keep them by.
@@ -405,8 +429,11 @@ def _short(digests: list[str]) -> str:
 def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # A full disk only costs time.
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
-        write_arrays(unfinished, arrays)
-        unfinished.rename(folder)
+        try:
+            write_arrays(unfinished, arrays)
+            unfinished.rename(folder)
+        finally:  # Another process may have been first.
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
