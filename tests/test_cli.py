@@ -298,6 +298,11 @@ def test_a_suite_that_no_size_fits_is_left_out_and_told(harness, project):
     assert [each["run"]["source"]["suite"] for each in done.json] == ["wide"]
 
 
+def test_a_run_that_reads_no_counters_says_why(harness, project):
+    done = harness("run", "--device", "null", "--quick", "--counters", "--no-save")
+    assert done.err.count("No counters: The harness reads no hardware counters with the backend null.") == 1
+
+
 @pytest.mark.parametrize("option", [("--markdown", "x.md"), ("--report", "x.json"), ("--fail-on", "spill")])
 def test_static_facts_of_one_commit_are_no_comparison(harness, project, option):
     assert f"{option[0]} is for a comparison: say with what, by --base COMMIT." in harness(

@@ -120,6 +120,7 @@ def _show(result: RunResult, *, timed: bool) -> None:
     if result.rows:
         show_sheets(run_tables(result) if timed else [check_table(result)])
     tell_lines(f"Left out: {row.message}" for row in result.rows if row.status == "skipped")
+    tell_lines(f"No counters: {row.counters_missing}" for row in result.rows if row.counters_missing)
     if any(row.status == "not-built" for row in result.rows):
         click.echo(
             "The null device compiles nothing: references stood in for kernels. 'harness check "
