@@ -920,7 +920,11 @@ def page(s: Subject, written: Mapping[str, str], measured: Measured) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "." if text else ""
+    if not text:
+        return ""
+    if named := re.match(r"\w+_\w+", text):  # a kernel's name
+        return f"`{named[0]}`{text[named.end() :]}."
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _steps(s: Subject) -> str:
