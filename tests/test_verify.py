@@ -330,6 +330,22 @@ def test_without_a_tolerance_one_rounding_is_right_and_a_second_is_not(dtype):
     assert "The tolerance is 0: if the kernel rounds, write a tolerance()." in check.message
 
 
+def test_a_result_that_its_type_cannot_hold_is_wrong_and_named():
+    class Doubled(Problem):
+        n = Axis(default=(1,))
+        x = Input("n", dtype="float16")
+        y = Output("n", dtype="float16")
+
+        def reference(self, case, x):
+            return 2 * x
+
+    expected, tolerance = verify.reference_of(Doubled(), case(n=1), {"x": np.full(1, 4e4, "float16")})
+    check = verify.combine(
+        {"y": [verify.compare(np.full(1, np.inf, "float16"), expected["y"], tolerance)]}, "random", 1
+    )
+    assert "is inf where 80000 was expected" in check.message
+
+
 def test_reference_and_tolerance_may_work_in_place():
     class InPlace(Counting):
         def reference(self, case, x):

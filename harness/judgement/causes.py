@@ -11,8 +11,8 @@ A group joins the stalls and units of one kind of work. The extra cycles of a gr
 amounts that grew, in proportion to their growth. The parts of one cause are added up. A cause is reported
 only if its amount grew and if it explains at least a third of the extra cycles.
 
-Warps wait at a barrier for the slowest of them. Where no more barriers are executed, the wait is for what
-the slowest warp waits for: its cycles are divided as the others are.
+Warps wait at a barrier for the slowest of them. If head executes no more barriers than base, the cause is
+what the slowest warp waits for. Then the cycles at barriers are divided like the others.
 """
 
 from __future__ import annotations
@@ -306,9 +306,9 @@ def _of_instructions(sides: _Sides) -> Iterator[Cause]:
 
 
 def _of_tensor_cores(sides: _Sides, others: Sequence[Cause]) -> Iterator[Cause]:
-    """What tensor cores no longer do is done by instructions with operands of their own.
+    """Other instructions do what the tensor cores did before, each with operands of its own.
 
-    All work that grew is then due to it. HFMA2 on tensor cores is no product of matrices.
+    So all growth of work has this cause. HFMA2 on tensor cores is not a matrix product.
     """
     hfma2 = sides.both("tensor_hfma2")
     tensor = tuple(t - h for t, h in zip(sides.both("tensor_instructions"), hfma2, strict=True))
@@ -334,7 +334,7 @@ def _is_less_occupied(sides: _Sides) -> bool:
 def _of_occupancy(sides: _Sides) -> Iterator[Cause]:
     """By Little's law: with latency unchanged, fewer warps do proportionally less at a time.
 
-    Then the busiest unit has less to do at a time, too.
+    Then the busiest unit also has less to do at a time.
     """
     base, head = sides.both("warps")
     rates = [zip(sides.busy(unit), sides.both("cycles"), strict=True) for unit in _UNITS]

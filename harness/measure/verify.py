@@ -181,7 +181,9 @@ def _rounded(values: NDArray[np.float64], dtype: str) -> NDArray[np.float64]:
     if integer_limits(dtype) or dtype in ("bool", "float64"):
         return values
     with np.errstate(over="ignore"):
-        return values.astype(numpy_dtype(dtype)).astype(np.float64)
+        rounded = values.astype(numpy_dtype(dtype)).astype(np.float64)
+    # An infinity is never right: a message names the value that the type cannot hold.
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[str, float]:

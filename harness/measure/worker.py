@@ -334,7 +334,7 @@ def before_forks() -> None:
     with contextlib.suppress(HarnessError, ImportError):  # a worker that needs it reports why it is missing
         nvcc.version()
         importlib.import_module("harness.device.backends.cuda")
-        importlib.import_module("pytools")  # the most of what PyCUDA imports
+        importlib.import_module("pytools")  # takes most of the time of importing PyCUDA
     look_ahead()
 
 
