@@ -146,6 +146,28 @@ def persistent_clusters(case: Case) -> int:
 
 WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
 """Tiles of a block, of a warp and of a thread; warp_tiling.cu gives the reasons."""
+MMA_TILES = {
+    "BM": 256,
+    "BN": 128,
+    "BK": 32,
+    "WM": 64,
+    "WN": 64,
+    "STAGES": 4,
+    "GROUP": 8,
+    "ALIGNMENT": libraries.alignment,
+}
+"""The same of mma_sync.cu, its pipeline and its order of blocks."""
+MULTICAST_TILES = {
+    "BM": 128,
+    "BN": 256,
+    "BK": 64,
+    "STAGES": 3,
+    "PIECES": 4,
+    "GROUP": 4,
+    "CLUSTER": 2,
+    "ALIGNMENT": libraries.alignment,
+}
+"""The same of wgmma_multicast.cu."""
 
 NVMATH = ("nvmath-python>=0.5",)
 CUTLASS = ("nvidia-cutlass>=4.2,<5",)
@@ -381,16 +403,7 @@ suite = Suite(
         Kernel(
             "mma_sync",
             "mma_sync.cu",
-            macros={
-                "BM": 256,
-                "BN": 128,
-                "BK": 32,
-                "WM": 64,
-                "WN": 64,
-                "STAGES": 4,
-                "GROUP": 8,
-                "ALIGNMENT": libraries.alignment,
-            },
+            macros=MMA_TILES,
             dtype="float16",
             requires="sm_80",
             block=warp_tiles_block,
@@ -408,17 +421,7 @@ suite = Suite(
             "mma_sync_bf16",
             "mma_sync.cu",
             entry="mma_sync",
-            macros={
-                "BFLOAT16": 1,
-                "BM": 256,
-                "BN": 128,
-                "BK": 32,
-                "WM": 64,
-                "WN": 64,
-                "STAGES": 4,
-                "GROUP": 8,
-                "ALIGNMENT": libraries.alignment,
-            },
+            macros={"BFLOAT16": 1, **MMA_TILES},
             dtype="bfloat16",
             requires="sm_80",
             block=warp_tiles_block,
@@ -490,16 +493,7 @@ suite = Suite(
         Kernel(
             "wgmma_multicast",
             "wgmma_multicast.cu",
-            macros={
-                "BM": 128,
-                "BN": 256,
-                "BK": 64,
-                "STAGES": 3,
-                "PIECES": 4,
-                "GROUP": 4,
-                "CLUSTER": 2,
-                "ALIGNMENT": libraries.alignment,
-            },
+            macros=MULTICAST_TILES,
             dtype="float16",
             arch="sm_90a",
             block=warpgroups_block,
@@ -513,17 +507,7 @@ suite = Suite(
             "wgmma_multicast_bf16",
             "wgmma_multicast.cu",
             entry="wgmma_multicast",
-            macros={
-                "BFLOAT16": 1,
-                "BM": 128,
-                "BN": 256,
-                "BK": 64,
-                "STAGES": 3,
-                "PIECES": 4,
-                "GROUP": 4,
-                "CLUSTER": 2,
-                "ALIGNMENT": libraries.alignment,
-            },
+            macros={"BFLOAT16": 1, **MULTICAST_TILES},
             dtype="bfloat16",
             arch="sm_90a",
             block=warpgroups_block,
