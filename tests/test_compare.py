@@ -553,3 +553,54 @@ def test_on_a_noisy_card_what_is_slower_is_found_and_what_is_not_is_not(tmp_path
         assert found.cycles is not None
         assert found.base is not None
         assert found.base.sm_clock_mhz
+
+
+APART = """\
+import os
+import sys
+from pathlib import Path
+
+from harness import Axis, Input, Kernel, Output, Problem, Suite, TorchFunction
+
+class Double(Problem):
+    n = Axis(default=(32,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def setup(case, arrays):
+    import torch
+    with Path({told!r}).open("a") as told:
+        print({side!r}, os.getpid(), torch.WHERE, torch.SETTING, file=told)
+    torch.SETTING = {side!r}
+    return {{"given": 1}}
+
+
+kernels = [Kernel("one", TorchFunction("one.py"), setup=setup, args=("x", "y", "given"))]
+suite = Suite("apart", Double(), kernels, headline="GB/s")
+"""
+
+
+@pytest.mark.usefixtures("ready_workers")
+def test_a_framework_is_imported_once_for_both_sides(tmp_path, monkeypatch):
+    installed = tmp_path / "installed"
+    write_files(installed, {"torch.py": "import os\nWHERE, SETTING = os.getpid(), 'none'\n"})
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.syspath_prepend(installed)
+    told, sides = tmp_path / "told", {}
+    for side in ("base", "head"):
+        files = {"suite.py": APART.format(told=str(told), side=side), "one.py": f"def one(x, y): {side}\n"}
+        sides[side] = load(write_files(tmp_path / side, files))
+    settings = CompareSettings(device="null", pair=replace(QUICK, min_quads=2, max_quads=2), budget_s=1e-9)
+    with Comparing(sides["base"], sides["head"], settings, Watching()) as comparing:
+        comparing.run(*(plan(side.suite) for side in sides.values()))
+        assert comparing._template
+        imported_by = str(comparing._template.pid)
+    lines = [line.split() for line in told.read_text().splitlines()]
+    assert {side for side, *_ in lines} == {"base", "head"}
+    assert len({pid for _, pid, *_ in lines} | {imported_by}) == len(lines) + 1
+    assert {(where, setting) for _, _, where, setting in lines} == {(imported_by, "none")}
+    assert not psutil.pid_exists(int(imported_by))

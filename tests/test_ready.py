@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psutil
 import pytest
@@ -171,3 +171,69 @@ def test_a_failure_tells_why_a_worker_was_not_forked(begin, tmp_path):
         with pytest.raises(WorkerError) as caught:
             worker.begin_open("null")()
         assert caught.value.log == "Started by Python: the process that is ready has 2 threads."
+
+
+PACKAGE = """\
+import os
+WHERE = os.getpid()
+SETTING = "none"
+READ = os.environ.get("READ_AT_IMPORT")
+os.environ["SET_AT_IMPORT"] = "1"
+"""
+
+
+@pytest.fixture
+def template(tmp_path, monkeypatch):
+    """Starts templates that import a package `told_package`, with the given text added."""
+    with ExitStack() as stack:
+
+        def start(told="", more="", names=()):
+            module = MODULE.format(imports="", told=told or "__import__('told_package').WHERE")
+            write_files(
+                tmp_path / "modules", {"told_module.py": module, "told_package/__init__.py": PACKAGE + more}
+            )
+            monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+            monkeypatch.setattr(ready, "MODULES", ("told_module",))
+            found = process.template_with(["told_package"], names, {"READ_AT_IMPORT": "yes"})
+            assert found
+            return stack.enter_context(closing(found))
+
+        yield start
+
+
+def told_with(template, **env):
+    return told_by(template=template, env={"READ_AT_IMPORT": "yes", **env})[:2]
+
+
+def test_forks_share_the_import_of_a_package_and_no_setting(template):
+    package = "sys.modules['told_package']"
+    values = f"{package}.WHERE, {package}.READ, {package}.SETTING, os.environ['SET_AT_IMPORT'], os.getpid()"
+    started = template(
+        f"({values}, setattr({package}, 'SETTING', 'mine'), len(os.listdir('/proc/self/task')))"
+    )
+    first, second = (eval(told) for forked, told in (told_with(started) for _ in range(2)) if forked)
+    assert first[0] == second[0] not in (os.getpid(), first[4], second[4])
+    assert first[1:4] == second[1:4] == ("yes", "none", "1")
+    assert first[4] != second[4]
+    assert first[6] == second[6] == 1
+
+
+def test_a_package_that_reads_another_environment_is_imported_anew(template):
+    started = template("sys.modules.get('told_package')")
+    assert told_with(started, CUDA_PATH="/other") == (False, "None")
+    assert told_with(started) != (False, "None")
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "why"),
+    [
+        ("import threading; threading.Timer(9, print).start()", (), "2 threads"),
+        ("raise OSError('no library')", (), "told_package could not be imported before: OSError: no library"),
+        ("import colorsys", ("colorsys",), "colorsys is the name of a module of the suite too"),
+    ],
+    ids=["a thread", "an error", "a name"],
+)
+def test_a_process_is_started_without_a_package_that_cannot_be_shared(template, more, names, why):
+    started = template("sys.modules.get('told_package')", more, names)
+    assert told_with(started) == (False, "None")
+    assert why in started.reason
