@@ -206,32 +206,25 @@ def told_with(template, **env):
 
 
 def test_forks_share_the_import_of_a_package_and_no_setting(template):
-    package = "sys.modules['told_package']"
-    values = f"{package}.WHERE, {package}.READ, {package}.SETTING, os.environ['SET_AT_IMPORT'], os.getpid()"
-    started = template(
-        f"({values}, setattr({package}, 'SETTING', 'mine'), len(os.listdir('/proc/self/task')))"
-    )
-    first, second = (eval(told) for forked, told in (told_with(started) for _ in range(2)) if forked)
-    assert first[0] == second[0] not in (os.getpid(), first[4], second[4])
-    assert first[1:4] == second[1:4] == ("yes", "none", "1")
-    assert first[4] != second[4]
-    assert first[6] == second[6] == 1
-
-
-def test_a_package_that_reads_another_environment_is_imported_anew(template):
-    started = template("sys.modules.get('told_package')")
-    assert told_with(started, CUDA_PATH="/other") == (False, "None")
-    assert told_with(started) != (False, "None")
+    package = "__import__('told_package')"
+    values = f"os.getpid(), {package}.WHERE, {package}.READ, {package}.SETTING, os.environ['SET_AT_IMPORT']"
+    threads = "len(os.listdir('/proc/self/task'))"
+    started = template(f"({values}, setattr({package}, 'SETTING', 'mine'), {threads})")
+    told = [told_with(started), told_with(started), told_with(started, CUDA_PATH="/read/at/import")]
+    assert [forked for forked, _ in told] == [True, True, False]
+    first, second, other = (eval(values) for _, values in told)
+    assert first[1:] == second[1:] == (started.pid, "yes", "none", "1", None, 1)
+    assert len({started.pid, first[0], second[0], other[0]}) == 4
+    assert other[1] == other[0]
 
 
 @pytest.mark.parametrize(
     ("more", "names", "why"),
     [
-        ("import threading; threading.Timer(9, print).start()", (), "2 threads"),
         ("raise OSError('no library')", (), "told_package could not be imported before: OSError: no library"),
         ("import colorsys", ("colorsys",), "colorsys is the name of a module of the suite too"),
     ],
-    ids=["a thread", "an error", "a name"],
+    ids=["an error", "a name"],
 )
 def test_a_process_is_started_without_a_package_that_cannot_be_shared(template, more, names, why):
     started = template("sys.modules.get('told_package')", more, names)
