@@ -22,7 +22,7 @@ from harness.run import compare as compare_module
 from harness.run.compare import Comparing, with_twins
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for
 from harness.run.device_session import DeviceSession
-from harness.run.pair_session import match
+from harness.run.pair_session import PairSession, match
 from harness.suite.kernel import Kernel
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -69,12 +69,13 @@ class Watching:
         self.processes: list[tuple[int, int, str]] = []
         self.order: list[str] = []
         self.stages: list[str] = []
+        self.waited: list[str] = []
 
     def opened(self, device: object) -> None:
         pass
 
     def waiting(self, sentence: str) -> None:
-        pass
+        self.waited.append(sentence)
 
     def stage(self, stage: str) -> None:
         self.stages.append(stage)
@@ -600,7 +601,25 @@ def test_a_framework_is_imported_once_for_both_sides(tmp_path, monkeypatch):
         assert comparing._template
         imported_by = str(comparing._template.pid)
     lines = [line.split() for line in told.read_text().splitlines()]
-    assert {side for side, *_ in lines} == {"base", "head"}
-    assert len({pid for _, pid, *_ in lines} | {imported_by}) == len(lines) + 1
-    assert {(where, setting) for _, _, where, setting in lines} == {(imported_by, "none")}
+    first = {pid: (side, setting) for side, pid, _, setting in reversed(lines)}
+    assert sorted(first.values()) == [("base", "none"), ("head", "none")]  # later calls see their own
+    assert {where for _, _, where, _ in lines} == {imported_by}
+    assert imported_by not in first
     assert not psutil.pid_exists(int(imported_by))
+
+
+def test_a_comparison_tells_why_each_process_imports_its_framework(tmp_path):
+    sides = {}
+    for side in ("base", "head"):
+        text = "import os\n\ndef one(x, y): os.environ['CUDA_MODULE_LOADING']\n"
+        files = {"suite.py": APART.format(told=str(tmp_path / "told"), side=side), "one.py": text}
+        sides[side] = load(write_files(tmp_path / side, files))
+    watching = Watching()
+    with PairSession(sides["base"], sides["head"], CompareSettings(device="null"), watching) as session:
+        matched, _ = match(*(plan(side.suite) for side in sides.values()))
+        pairs = [pair for pair, _ in matched]
+        assert session._with_packages(pairs) is None
+        assert session._with_packages(pairs) is None
+    [told] = watching.waited
+    assert told.startswith("Each process imports the packages of its functions again: ")
+    assert told.endswith("one.py mentions environ.")

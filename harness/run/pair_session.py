@@ -142,6 +142,8 @@ class PairSession(DeviceSession):
         self.ahead = PairsAhead()
         self._template: Template | None = None
         """A process that has imported the packages of both sides, from which their processes are forked."""
+        self._told_slow = False
+        """True once it is reported why each process imports packages again."""
         self._turns: TurnPair | None = None
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
@@ -277,16 +279,28 @@ class PairSession(DeviceSession):
         Both sides have it in common, because their libraries then have the same addresses: those of two
         processes differ, and forks would repeat the difference. So both sides must import the same.
         """
-        if any(loading.data is None or loading.data.variables for loading in self._loadings.values()):
-            return None
         found = []
         for side, suite in (("base", self.base.suite), ("head", self.head.suite)):
             kernels = {each.kernel for pair in pairs for each in pair.sides.values() if each.suite == side}
             found.append(packages_ahead(suite, map(suite.by_name.__getitem__, kernels), self.device.backend))
         base, head = found
-        if base.why_not or head.why_not or not base.packages or base.packages != head.packages:
-            return None
-        return template_with(base.packages, sorted({*base.names, *head.names}), worker_variables())
+        told = [loading.data for loading in self._loadings.values()]
+        if variables := sorted({name for each in told if each for name in each.variables}):
+            self._tell_slow(f"suite.py sets {variables[0]}")
+        elif why_not := base.why_not or head.why_not:
+            self._tell_slow(why_not)
+        elif base.packages != head.packages:
+            differing = sorted({*base.packages} ^ {*head.packages})
+            self._tell_slow(f"only one side imports {differing[0]}")
+        elif base.packages and all(told):
+            return template_with(base.packages, sorted({*base.names, *head.names}), worker_variables())
+        return None
+
+    def _tell_slow(self, why: str) -> None:
+        """Report once why no process is forked from one that has the packages."""
+        if not self._told_slow:
+            self._told_slow = True
+            self.observer.waiting(f"Each process imports the packages of its functions again: {why}.")
 
     def _side_processes(self) -> TurnPair:
         """Return a process for each side that has opened the device. Start them if needed."""
@@ -299,6 +313,8 @@ class PairSession(DeviceSession):
                 turns.open()
                 self._worker = stack.pop_all()
             self._turns = turns
+            if self._template and self._template.reason:
+                self._tell_slow(self._template.reason)
         return self._turns
 
     def _new_turns(self, first: SideName) -> TurnPair:
