@@ -75,10 +75,12 @@ def measure_suites(
 
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
-    """Return a context that opens the command's single device while it loads suites."""
-    from harness.run import device_session
+    """Return a context that opens the command's single device, or finds its cards, while it loads suites."""
+    from harness.run import device_session, several_cards
 
-    if selection.gpus is not None or selection.scheduler is not None:
+    if selection.gpus is not None:
+        return several_cards.finding(selection.gpus)
+    if selection.scheduler is not None:
         return nullcontext()
     return device_session.opening(selection.device or config.device)
 

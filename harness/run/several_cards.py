@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from harness.measure.protocol import DescribeDevices
 from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, Row, Verdict
 from harness.run.calibrate import CalibrationResult
-from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
+from harness.run.device_session import OPEN_TIMEOUT_S, Pending, WorkerProcess, identified
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.files import scratch_folder
@@ -112,14 +113,43 @@ def specs_of(gpus: str) -> tuple[str, ...]:
     return tuple(specs)
 
 
+_Described = Pending[tuple[DeviceInfo, ...]]
+_described: ContextVar[tuple[str, _Described] | None] = ContextVar("described", default=None)
+"""Words for some cards, and their description."""
+
+
+@contextmanager
+def _describing(gpus: str) -> Iterator[_Described]:
+    """Ask a process for the description of cards. Raises UsageError, WorkerError."""
+    request = DescribeDevices(specs=specs_of(gpus))
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
+        described = worker.begin(request, OPEN_TIMEOUT_S)
+        yield described
+
+
+@contextmanager
+def finding(gpus: str) -> Iterator[None]:
+    """Describe cards while this block loads suites. `find_cards` takes the description, once.
+
+    Raises UsageError, WorkerError.
+    """
+    with _describing(gpus) as described:
+        before = _described.set((gpus, described))
+        try:
+            yield
+        finally:
+            _described.reset(before)
+
+
 def find_cards(gpus: str) -> list[Card]:
     """Return the cards that `gpus` names, in the form that `specs_of` reads; every CUDA card for ``all``.
 
     Raises UsageError for an invalid name or a duplicate card, and DeviceError for a missing card.
     """
-    request = DescribeDevices(specs=specs_of(gpus))
-    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
-        found = worker.ask(request, OPEN_TIMEOUT_S)
+    early = _described.get()
+    _described.set(None)
+    with nullcontext(early[1]) if early and early[0] == gpus else _describing(gpus) as described:
+        found = described(lambda _: None)
     if isinstance(found, Failed):
         raise DeviceError(found.message, log=found.log)
     cards = [_card(device) for device in found]
