@@ -99,7 +99,11 @@ def _on_cards(
     observers = {card: observer.of_card(card.place) for card in cards}
 
     def listed(device: DeviceInfo) -> list[CaseOfSuite]:
-        return [case for suite in range(suites) for case in cases_of(suite, work.planned(suite, device))]
+        return [
+            case
+            for suite in range(suites)
+            for case in cases_of(suite, work.planned(suite, device), device.backend)
+        ]
 
     def measure_there(card: Card, suite: int, cases: frozenset[str]) -> R:
         return measure(card, suite, cases, observers[card])

@@ -64,8 +64,9 @@ class CaseOfSuite(NamedTuple):
     suite: int
     """Position of the suite in the command."""
     id: str
-    size: str
-    """Label of its size."""
+    like: tuple[str, bool]
+    """Label of its size, and True if the suite's own code runs in its processes. Cases that are alike in both
+    take similar time."""
 
 
 class Lost(NamedTuple):
@@ -189,25 +190,30 @@ def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
 # Assigning cases to cards
 
 
-def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
+def cases_of(suite: int, planned: Iterable[PlannedCase], backend: str) -> list[CaseOfSuite]:
     """Return the planned cases of a suite, each once."""
-    found = {each.case.id: CaseOfSuite(suite, each.case.id, each.case.size_label) for each in planned}
+    found = {
+        each.case.id: CaseOfSuite(
+            suite, each.case.id, (each.case.size_label, each.kernel.runs_on_host(backend))
+        )
+        for each in planned
+    }
     return list(found.values())
 
 
 def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
-    """Return the cases of each card. No card gets more than its share of each size, rounded up.
+    """Return the cases of each card. No card gets more than its share of similar cases, rounded up.
 
     Within that limit only a case's id and a card's identity decide. So a case goes to the same card in the
     next run, and a new case moves few others.
     """
     found: dict[Card, list[CaseOfSuite]] = {card: [] for card in cards}
-    of_size = Counter(case.size for case in cases)
-    room = {(card, size): ceil_div(count, len(cards)) for card in cards for size, count in of_size.items()}
+    counts = Counter(case.like for case in cases)
+    room = {(card, like): ceil_div(count, len(cards)) for card in cards for like, count in counts.items()}
     for case in sorted(cases, key=attrgetter("id")):
-        free = [card for card in cards if room[card, case.size]]
+        free = [card for card in cards if room[card, case.like]]
         chosen = max(free, key=lambda card: _draw(case, card))
-        room[chosen, case.size] -= 1
+        room[chosen, case.like] -= 1
         found[chosen].append(case)
     return found
 

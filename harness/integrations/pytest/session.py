@@ -368,8 +368,8 @@ class CaseRunner:
             batch.results = (self._compared_on(spec_of(self.option, cases[0].config), cases, self._observer),)
             return
 
-        def listed(_device: DeviceInfo) -> list[CaseOfSuite]:
-            return cases_of(0, [case.planned for case in cases])
+        def listed(device: DeviceInfo) -> list[CaseOfSuite]:
+            return cases_of(0, [case.planned for case in cases], device.backend)
 
         def measure(card: Card, _suite: int, ids: frozenset[str]) -> ComparisonResult:
             spec = card.device.spec
