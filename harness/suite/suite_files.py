@@ -183,8 +183,8 @@ def _once(suite: Suite, name: str, compute: Callable[[], str]) -> str:
 
 
 _FINDS_FILES = re.compile(
-    rb"__(?:file|path|spec|loader|import)__|getsource|getfile|_getframe|f_code|co_filename|get_data"
-    rb"|find_spec\((?![\"'])|find_loader|import_module|(?<![.\w])(?:eval|exec)\b|\.root\b|\bsys\.\w*(?:path|modules)"
+    rb"__(?:file|path|spec|loader|import|globals|code)__|getsource|getfile|_getframe|f_code|co_filename|get_data"
+    rb"|find_spec(?!\([\"'])|find_loader|import_module|(?<![.\w])(?:eval|exec)\b|\.root\b|\bsys\.\w*(?:path|modules)"
     rb"|\b(?:inspect|traceback|pkgutil|resources|runpy|globals|cwd|getcwd|chdir|environ|environb|getenv)\b"
     rb"|from\s+sys\s+import|import\s+sys\s+as|/proc/"
 )
@@ -194,9 +194,11 @@ _FOUND_SPEC = re.compile(rb"find_spec\([\"']([\w.]+)")
 
 
 def _may_find_files(files: Collection[Path]) -> bool:
-    """Tell whether a Python file among these may find the folder of the suite."""
+    """Tell whether Python code in these files may find the folder of the suite; true for compiled modules."""
     python = [path for path in files if path.suffix == ".py"]
     modules = {path.stem.encode() for path in python}
+    if any(path.suffix in (".so", ".pyd") for path in files):
+        return True
     for content in map(read_regular, python):
         asked = {name.partition(b".")[0] for name in _FOUND_SPEC.findall(content)}
         if _FINDS_FILES.search(content) or not asked.isdisjoint(modules):

@@ -172,7 +172,7 @@ BESIDE = {**FUNCTION, "twice/suite.py": OTHER, "twice/other.cu": "// 1"}
                 "import sys; PLACE = sys.path[0]",
                 "import sys; PLACE = sys.modules",
                 "import importlib.util; PLACE = importlib.util.find_spec('helper').origin",
-                "import importlib.util; PLACE = importlib.util.find_spec(__name__).origin",
+                "from importlib.util import find_spec as found",
                 "from inspect import getfile as found",
                 "def place(kernel): return kernel.root",
             )
