@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--size", action="append", default=None)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--records", type=Path, help="Keep the comparisons' records in this folder.")
+    parser.add_argument("--explain", action="store_true", help="Print the first cause of each regression.")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     results = []
@@ -216,6 +217,7 @@ def main() -> None:
             for suite in dict.fromkeys(edit.suite for edit in edits):
                 kernels = [edit.kernel for edit in edits if edit.suite == suite]
                 arguments = [*sizes, "--device", given.device, "--no-twins", *keep]
+                arguments += ["--explain"] if given.explain else []
                 results.append(compared(Path(folder), suite, kernels, arguments))
                 tell(results[-1], edits)
     total = sum(result["wall_s"] for result in results)
@@ -235,9 +237,10 @@ def tell(result: dict[str, Any], edits: Sequence[Edit]) -> None:
         time_, cycles = case.get("time") or {}, case.get("cycles") or {}
         shown = [f"{100 * each['effect']:+8.2f}" if each else "" for each in (time_, cycles)]
         edit = what.get(case["case"].partition("[")[0], "")
+        causes = (case.get("diagnosis") or {}).get("causes") or [{"kind": ""}]
         print(
             f"  {case['case']:52} {edit:14} {shown[0]:>9} % {shown[1]:>9} % {case['status']:12} "
-            f"{case['reason']:16} {case.get('gpu_s') or 0:.2f} s",
+            f"{case['reason']:16} {case.get('gpu_s') or 0:.2f} s {causes[0]['kind']}",
             flush=True,
         )
 
