@@ -195,7 +195,7 @@ def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence
     )
     if not done.stdout.strip():
         raise SystemExit(done.stderr)
-    return {"wall_s": time.monotonic() - began, "suite": suite, **json.loads(done.stdout)[0]}
+    return {**json.loads(done.stdout)[0], "wall_s": time.monotonic() - began, "suite": suite}
 
 
 def main() -> None:
