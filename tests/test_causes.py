@@ -8,7 +8,9 @@ import math
 import random
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -276,6 +278,33 @@ def test_every_chip_that_nvidias_library_knows_has_our_counters():
         metrics = metrics_of(chip)
         assert [name for name in metrics.values() if not known(name)] == [], chip
         assert len(metrics) > 40, chip
+
+
+def test_each_pass_has_all_works_and_ranges_are_told_apart_by_name(monkeypatch):
+    """The data's ranges are in another order here than the works."""
+    done: list[str] = []
+    stops = iter((0, 1))
+
+    def call(function, **given):
+        done.append(function.removeprefix("cuptiRangeProfiler") + given.get("name", b"").decode())
+        if function.endswith("EvaluateToGpuValues"):
+            ctypes.c_double.from_address(given["values"]).value = 10.0 * given["range"]
+        return SimpleNamespace(
+            profiler=1,
+            size=8,
+            all_submitted=next(stops) if function.endswith("Stop") else 0,
+            name=str(1 - given.get("range", 0)).encode(),
+        )
+
+    names = (ctypes.c_char_p * 1)(b"sm__cycles_active.max")
+    setup = cupti._Setup({"cycles": "sm__cycles_active.max"}, names, 0, ctypes.create_string_buffer(8))
+    monkeypatch.setattr(cupti, "_set_up", lambda *_: setup)
+    monkeypatch.setattr(cupti, "_call", call)
+    works = [(partial(done.append, f"prepare {n}"), partial(done.append, f"run {n}")) for n in "01"]
+    assert cupti.counted(0, 0, metrics_of, works) == [{"cycles": 10.0}, {"cycles": 0.0}]
+    one_pass = [step for n in "01" for step in (f"prepare {n}", f"PushRange{n}", f"run {n}", "PopRange")]
+    begun = done.index("Start")
+    assert done[begun : begun + 20] == 2 * ["Start", *one_pass, "Stop"]
 
 
 NEWER = {
