@@ -376,22 +376,25 @@ class Comparing(PairSession):
         """Read the hardware counters of regressions, after all timing is done."""
         found = [each for each in entries if each.trial.confirmed and not each.trial.ended]
         found = [each for each in found if each.trial.verdict().status == "regression"]
-        if not found or not self.settings.explain:
-            return
-        self.observer.process(self._processes + 1, len(found), "explain")
-        compiled = [each for each in found if not each.in_turns]
+        if found and self.settings.explain:
+            self.explain(found)
+
+    def explain(self, entries: Sequence[CaseEntry]) -> None:
+        """Store in these measured entries what their counters and their compiled code tell."""
+        self.observer.process(self._processes + 1, len(entries), "explain")
+        compiled = [entry for entry in entries if not entry.in_turns]
         with ThreadPoolExecutor(1) as pool:
             differing = pool.submit(self._code_differences, compiled)
-            counted = self.counted(found)
-        for entry in found:
+            counted = self._counted(entries)
+        for entry in entries:
             effect = entry.trial.verdict().time
             slowdown = effect.effect if effect else 0.0
-            found_here = diagnosis(counted[entry.pair.id], slowdown)
+            found = diagnosis(counted[entry.pair.id], slowdown)
             if differs := differing.result().get(entry.trial.case.id):
-                found_here = dataclasses.replace(found_here, **fields_of(differs, "risks", "loop"))
-            entry.trial.diagnosis = found_here
+                found = dataclasses.replace(found, **fields_of(differs, "risks", "loop"))
+            entry.trial.diagnosis = found
 
-    def counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
+    def _counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
         """Read hardware counters of both sides of each case, by the pair's id."""
         self.wanted = 1
         self.build_ahead([])
