@@ -8,7 +8,7 @@ The table has the largest difference of each metric, with each tool's own spread
 
 The ten metrics count what a kernel's code and addresses determine. The others depend on when requests meet
 in a cache or at a bank, or on what the cache held before. `ncu` empties the L2 cache, while the harness fills
-it with other data. So `ncu` also reads the others after the harness's flush, a pass for each launch.
+it with other data. So `ncu` also reads four of them after the harness's flush.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ METRICS = (
     "store_bytes",
 )
 OF_CACHES = ("l2_sectors", "dram_read_bytes", "shared_wavefronts", "shared_conflicts")
-"""Metrics that ncu reads once more, after the harness's flush: few enough for one pass."""
+"""Metrics that ncu reads once more, after the harness's flush. They are few, since only a launch's first pass
+follows the flush."""
 ALSO = ("l2_hit_rate", "l1_hit_rate", "dram_written_bytes", "warps", "cycles", "stalled_long_scoreboard")
 RATES = frozenset({"l2_hit_rate", "l1_hit_rate"})
 """Metrics in percent."""

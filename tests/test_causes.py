@@ -18,6 +18,7 @@ from harness.device.backends import nvcc
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.device.static import disassembly
+from harness.errors import MeasureError
 from harness.history.figures import METRICS, figure_of
 from harness.judgement.causes import causes
 from harness.records.types import Diagnosis, LaunchedKernel
@@ -305,6 +306,13 @@ def test_each_pass_has_all_works_and_ranges_are_told_apart_by_name(monkeypatch):
     one_pass = [step for n in "01" for step in (f"prepare {n}", f"PushRange{n}", f"run {n}", "PopRange")]
     begun = done.index("Start")
     assert done[begun : begun + 20] == 2 * ["Start", *one_pass, "Stop"]
+
+
+def test_a_refusal_names_the_setting_that_lifts_it_and_what_that_opens(monkeypatch):
+    refusing = SimpleNamespace(cuptiProfilerInitialize=lambda _: 35, cuptiGetErrorMessage=lambda *_: 0)
+    monkeypatch.setattr(cupti, "_library", lambda: refusing)
+    with pytest.raises(MeasureError, match=r"NVreg_RestrictProfilingToAdminUsers=0 .* learns something of"):
+        cupti.counted(0, -1, metrics_of, [])
 
 
 NEWER = {
