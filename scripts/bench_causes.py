@@ -23,22 +23,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from harness.judgement.causes import causes
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Diagnosis, Verdict, fields_of
 from harness.run.builds.code_differences import code_differences
 from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
-from harness.run.pair_session import CaseEntry
 from harness.suite.loader import LoadedSuite, load
 from harness.suite.planning import PlannedCase, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 SOUND_SHARE = 0.9
 """Share of the planted slowdowns whose cause has to be named first."""
-SUPPOSED = 0.02
-"""Slowdown of a control that is supposed while its causes are looked for."""
 
 Edits = Sequence[tuple[str, str]]
 """Pieces of a source and their replacements."""
@@ -719,26 +715,14 @@ class Watching:
         return lambda *_: None
 
 
-class Controlled(Comparing):
-    """Explains controls too, whose verdicts are no regressions."""
-
-    def _explain(self, entries: Sequence[CaseEntry]) -> None:
-        self.explain([entry for entry in entries if entry.trial.rounds and not entry.trial.ended])
-        for entry in entries:
-            found = entry.trial.diagnosis
-            if found and entry.trial.case.kernel.startswith("control"):
-                supposed = causes(found.base_counters, found.head_counters, SUPPOSED)
-                entry.trial.diagnosis = replace(found, causes=supposed)
-
-
 def measured(suite: str, device: str) -> ComparisonResult:
     with tempfile.TemporaryDirectory() as folder:
         base, head = (written(Path(folder) / side, suite, side) for side in ("base", "head"))
         pair = PairSettings(min_quads=6, max_quads=12, max_time_s=0.2)
         settings = CompareSettings(
-            device=device, explain=True, solo_s=0.0, twins=False, measure_identical=True, pair=pair
+            device=device, explain="all", solo_s=0.0, twins=False, measure_identical=True, pair=pair
         )
-        with Controlled(base, head, settings, Watching()) as comparing:
+        with Comparing(base, head, settings, Watching()) as comparing:
             comparing.policy = replace(comparing.policy, looks=(1,), spending=(1.0,), same_spending=(1.0,))
             return comparing.run(*(planned(side, suites()[suite]) for side in (base, head)))
 

@@ -61,6 +61,8 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
+SUPPOSED = 0.02
+"""Slowdown that is supposed of a case that is no regression. Counters of the same code twice show less."""
 PROCESSES_AHEAD = 4
 """Number of processes that open the device at once: two for the first look, and two that confirm."""
 
@@ -283,7 +285,7 @@ class Comparing(PairSession):
         self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
-        self.wanted += confirming and self.settings.explain  # one more reads counters
+        self.wanted += confirming and bool(self.settings.explain)  # one more reads counters
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self.build_ahead([entry for entry in entries if entry.in_turns])
@@ -373,22 +375,22 @@ class Comparing(PairSession):
         self.leave()
 
     def _explain(self, entries: Sequence[CaseEntry]) -> None:
-        """Read the hardware counters of regressions, after all timing is done."""
-        found = [each for each in entries if each.trial.confirmed and not each.trial.ended]
-        found = [each for each in found if each.trial.verdict().status == "regression"]
-        if found and self.settings.explain:
-            self.explain(found)
-
-    def explain(self, entries: Sequence[CaseEntry]) -> None:
-        """Store in these measured entries what their counters and their compiled code tell."""
+        """Read the hardware counters of regressions or of all measured cases, after all timing is done."""
+        entries = [each for each in entries if each.trial.rounds and not each.trial.ended]
+        if self.settings.explain != "all":
+            entries = [each for each in entries if each.trial.verdict().status == "regression"]
+        if not entries or not self.settings.explain:
+            return
         self.observer.process(self._processes + 1, len(entries), "explain")
         compiled = [entry for entry in entries if not entry.in_turns]
         with ThreadPoolExecutor(1) as pool:
             differing = pool.submit(self._code_differences, compiled)
             counted = self._counted(entries)
         for entry in entries:
-            effect = entry.trial.verdict().time
-            slowdown = effect.effect if effect else 0.0
+            verdict = entry.trial.verdict()
+            slowdown = verdict.time.effect if verdict.time else 0.0
+            if verdict.status != "regression":
+                slowdown = max(slowdown, SUPPOSED)
             found = diagnosis(counted[entry.pair.id], slowdown)
             if differs := differing.result().get(entry.trial.case.id):
                 found = dataclasses.replace(found, **fields_of(differs, "risks", "loop"))
