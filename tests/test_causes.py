@@ -251,8 +251,8 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
 def test_named_cases_are_explained_without_a_regression_too(harness, tmp_path):
     sides = {"more": (BASE, PLANTED["barriers"]), "alike": (BASE, BASE | {"cycles": 1.005 * BASE["cycles"]})}
     kernels = {
-        name: tuple(Side(f"{takes(1_000_000 + at)}\n{counters(each)}") for at, each in enumerate(both))
-        for name, both in sides.items()
+        name: (Side(f"{takes(1_000_000)}\n{counters(base)}"), Side(f"{takes(1_000_001)}\n{counters(head)}"))
+        for name, (base, head) in sides.items()
     }
     repository = make_project(tmp_path / "project", kernels)
     done = harness("explain", "HEAD~1", "HEAD", "--device", "null", cwd=repository)
