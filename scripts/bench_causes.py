@@ -709,7 +709,19 @@ def planned(loaded: LoadedSuite, planted: Mapping[str, Planted]) -> list[Planned
 
 
 class Watching:
-    """Tells nothing, except what the device is."""
+    """Tells on standard error what begins when."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def process(self, number: int, cases: int, purpose: str) -> None:
+        self._tell(f"process {number}, {purpose}: {cases} cases")
+
+    def started(self, case: str) -> None:
+        self._tell(case)
+
+    def _tell(self, what: str) -> None:
+        print(f"{time.monotonic() - self._begun:6.1f} s  {what}", file=sys.stderr, flush=True)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
