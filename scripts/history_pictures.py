@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -51,15 +52,15 @@ def main() -> int:
         with serve(folder) as url:
             picture_pages(Site(driver, url), pages_of(folder, asked.case), pictures, every=asked.every)
         texts = Path(scratch) / "texts"
+        texts.mkdir()
         for columns in COLUMNS:
-            write_terminal(texts / f"{columns}.html", asked.project, columns)
+            lines = said(asked.project, ["history"], columns).splitlines()[:MOST_LINES]
+            shown = "\n".join(["$ harness history", *lines])
+            (texts / f"{columns}.html").write_text(terminal_page(shown, columns), "utf-8")
         with serve(texts) as url:
             site = Site(driver, url)
             for columns in COLUMNS:
-                site.goto(f"{columns}.html", width=24 + 8 * columns, height=100)
-                high = site.script("return document.querySelector('pre').offsetHeight")
-                site.goto(f"{columns}.html", width=24 + 8 * columns, height=high)
-                site.screenshot(pictures / f"terminal-{columns}.png")
+                picture_of(site, f"{columns}.html", 24 + 8 * columns, pictures / f"terminal-{columns}.png")
     return 0
 
 
@@ -92,21 +93,30 @@ def picture_pages(site: Site, pages: dict[str, str], pictures: Path, *, every: b
                 site.screenshot(pictures / f"{file}.png")
 
 
-def write_terminal(path: Path, project: Path, columns: int) -> None:
-    """Write the output of `harness history` in a terminal of so many columns as a page."""
+def picture_of(site: Site, address: str, width: int, picture: Path) -> None:
+    """Picture a whole page, as high as its content."""
+    site.goto(address, width=width, height=100)
+    high = site.script("return document.body.offsetHeight")
+    site.goto(address, width=width, height=high)
+    site.screenshot(picture)
+
+
+def said(project: Path, words: Sequence[str], columns: int) -> str:
+    """Return the output of `harness` in a terminal of so many columns."""
     shown = subprocess.run(
-        [sys.executable, "-m", "harness", "history"],
+        [sys.executable, "-m", "harness", *words],
         cwd=project,
         env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
         capture_output=True,
         text=True,
         check=False,
     ).stdout
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()[:MOST_LINES]
-    text = html.escape("\n".join(["$ harness history", *lines]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page = f"<meta charset='utf-8'><style>{STYLE}</style><pre style='width:{columns}ch'>{text}</pre>"
-    path.write_text(page, "utf-8")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def terminal_page(text: str, columns: int) -> str:
+    style = f"<meta charset='utf-8'><style>{STYLE}</style>"
+    return f"{style}<pre style='width:{columns}ch'>{html.escape(text)}</pre>"
 
 
 if __name__ == "__main__":

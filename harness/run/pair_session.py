@@ -254,6 +254,12 @@ class PairSession(DeviceSession):
         if not isinstance(reply, Failed):
             entry.trial.launches = reply
 
+    def count_in_turns(
+        self, request: protocol.CountEvents, timeout_s: float
+    ) -> Mapping[SideName, protocol.Counted] | Failed:
+        """Read counters of each side in its process. Nothing is to be timed by these processes afterwards."""
+        return self._answered(self._side_processes, lambda turns: turns.count(request, timeout_s))
+
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
         """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))

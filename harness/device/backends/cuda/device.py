@@ -30,6 +30,7 @@ from harness.device.backends.base import (
     Stamp,
     Stamping,
     Timing,
+    Work,
     as_bits,
     check_parts,
     host_resources,
@@ -402,13 +403,15 @@ class CudaDevice(Device):
         with driver.translated("Copying what was returned"):
             held_launch.deliver(_returned(built, arguments), self.stream)
 
-    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:
+    def count(self, works: Sequence[Work]) -> list[dict[str, float]]:
         def alone(enqueue: Callable[[], object]) -> None:
             enqueue()
             self.synchronize()
 
-        each = functools.partial(alone, prepare), functools.partial(alone, run)
-        return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, *each)
+        alone_each = [
+            (functools.partial(alone, prepare), functools.partial(alone, run)) for prepare, run in works
+        ]
+        return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, alone_each)
 
     def captured_launches(
         self, built: Built, launch: Launch, arguments: Sequence[Argument]
