@@ -42,7 +42,7 @@ class Artifacts:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a runner tells an action. The token says of which run and job it is; here it is not signed."""
+        """Variables that a runner gives an action. The token names its run and job; here it is not signed."""
         claims = {"scp": "Actions.Results:run-backend:job-backend", "exp": 2**31}
         encoded = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
         return {

@@ -1,4 +1,4 @@
-"""What every test gets: no settings but its own, and a small project to work on."""
+"""Fixtures of every test: settings of its own only, and a small project to work on."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for all tests: what points PyOpenCL's loader at a runtime lies in it, and stays in force."""
+    """Return one cache for all tests. It holds the files that point PyOpenCL's loader at a runtime."""
     return tmp_path_factory.mktemp("cache")
 
 

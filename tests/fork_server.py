@@ -347,7 +347,7 @@ def _customize() -> None:
 
 
 def _searched() -> list[str]:
-    """What the environment puts before what is installed; Python has each of them once."""
+    """Return the folders of PYTHONPATH, each once, as Python has them."""
     return [*dict.fromkeys(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
 
 

@@ -70,7 +70,7 @@ def deflated(content: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One file of an archive, with every field as it is told."""
+    """A file of an archive, with every field of its header."""
 
     name: bytes = b"review.json"
     packed: bytes

@@ -72,9 +72,9 @@ class Trouble:
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
     after: bool = False
-    """Whether what was asked for is done all the same."""
+    """True if the server does what was asked although it answers with an error."""
     truncate: bool = False
-    """Whether the answer breaks off."""
+    """True if the answer breaks off."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Artifact:
 
 @dataclass
 class App:
-    """One that somebody has made and installed on the repository."""
+    """A GitHub App that is installed on the repository."""
 
     id: int = 4242
     slug: str = "kernels-performance"
@@ -99,7 +99,7 @@ class App:
     public_key: str = ""
     """PEM."""
     tokens: dict[str, frozenset[str]] = field(default_factory=dict)
-    """That were made, by what each may do."""
+    """Permissions of each token that the App made."""
     made: int = 0
 
     @property
@@ -140,7 +140,7 @@ class GitHub:
         self.check_runs: list[dict[str, Any]] = []
         self.artifacts: dict[int, list[Artifact]] = {}
         self.people: dict[str, dict[str, str]] = {}
-        """By login, what /permission answers."""
+        """Answers of /permission, by login."""
         self.dispatched: list[Any] = []
         self.reactions: list[str] = []
         self.branches = {"main": "c" * 40}
@@ -161,7 +161,7 @@ class GitHub:
         self.per_page = 100
         """The most that a page holds, whatever is asked for."""
         self.settings: dict[str, Any] = {}
-        """What is answered for the repository's settings, by path below it; what is not here is not there."""
+        """Answers on the repository's settings, by path below it. Any other path is not found."""
         self.unseen: tuple[str, ...] = ()
         """Settings that the token may not see."""
         self._id = 1000
@@ -526,7 +526,7 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
 
 
 def _signed(word: str, app: App) -> bool:
-    """Whether a JSON web token is of this App, still good, and signed by its key."""
+    """Return True if a JSON web token is of this App, not expired, and signed by its key."""
     signed, _, signature = word.rpartition(".")
     try:
         claims = json.loads(_from_base64(signed.partition(".")[2]))
@@ -682,7 +682,7 @@ class _ApiHandler(_Base):
 
 
 class _StorageHandler(_Base):
-    """Where archives lie. It knows no token, and like the real one refuses whoever shows one."""
+    """The storage of archives. Like the real storage, it refuses a request with a token."""
 
     def do_GET(self) -> None:
         github, parts = self.github, urlsplit(self.path)

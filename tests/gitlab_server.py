@@ -39,7 +39,7 @@ class GitLab:
     notes: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     jobs: list[dict[str, Any]] = field(default_factory=list)
     reports: dict[int, bytes] = field(default_factory=dict)
-    """By job, what it has left as perf-review/review.json."""
+    """The perf-review/review.json of each job."""
     statuses: list[dict[str, Any]] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
     """Quick actions of notes."""

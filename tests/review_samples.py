@@ -403,7 +403,7 @@ def many() -> Review:
 
 
 def huge() -> Review:
-    """As much of what fails as no comment can hold."""
+    """Return a review with more failures than a comment can hold."""
     cases = [
         case(f"k{at}_{'x' * 80}", 1024, "regression")
         if at % 2

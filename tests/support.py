@@ -1,4 +1,4 @@
-"""What several test files share: repositories, commands run as by a user, and what they leave behind."""
+"""Helpers of several test files: repositories, commands run as by a user, and their results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Done(NamedTuple):
 
 
 def caller(capsys: Any, monkeypatch: Any, kind: type[Done] = Done) -> Callable[..., Any]:
-    """What calls `harness` in this process, and tells what it said as a Done of this kind."""
+    """Return a function that runs `harness` in this process and returns its output as a Done of this kind."""
 
     def call(*arguments: str, cwd: Path | None = None) -> Done:
         if cwd:
@@ -249,7 +249,7 @@ def statuses(rows: tuple[Row, ...] | list[Row]) -> list[tuple[str, RowStatus, st
 
 
 def figures(row: Row) -> tuple[Measurement, Telemetry]:
-    """What a measured row was measured to be, and what was seen meanwhile."""
+    """Return the measurement and the telemetry of a measured row."""
     assert row.status == "measured", (row.reason, row.message, row.log)
     assert row.measurement is not None
     assert row.telemetry is not None

@@ -261,7 +261,7 @@ CARDS = (
         power_limit_w=350.0,
     ),
 )
-"""One of each model. `scale` takes more of them, told apart by their serial."""
+"""A card of each model. `scale` takes more cards of the same models, with other serial numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +326,7 @@ class History:
     tag_every: int = 0
     """Every so many commits there is a tag; 0 for none."""
     driver_in_params: bool = False
-    """Whether asv's files have the driver among their parameters, as machines with keys of their own do."""
+    """True if asv's files have the driver among their parameters, as machines with their own keys do."""
 
     @cached_property
     def cases(self) -> tuple[tuple[Suite, str, int], ...]:
@@ -958,7 +958,9 @@ _CONSTANT = {
 
 
 def _marked(value: npt.NDArray[Any], status: npt.NDArray[np.int8], track: str) -> list[Any] | None:
-    """As asv has them: NaN for what was skipped, null for what failed, and null for all where all failed."""
+    """Return values as asv stores them: NaN for a skipped case, null for a failed case, null alone if all
+    failed.
+    """
     listed: list[Any] = value.tolist()
     for column in np.flatnonzero(status):
         listed[column] = float("nan") if status[column] == ABSENT else None

@@ -1,4 +1,4 @@
-"""What calibrations count, keep, and tell; on the null device, and by hand."""
+"""Calibrations count, store and report verdicts: on the null device, and made by hand."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def cases_of(told):
 
 
 def spellings(harness):
-    """Of one case, what commands, records, reports, asv and pytest call it, and how they write its size."""
+    """Return the names and sizes of one case in commands, records, reports, asv and pytest."""
     ran = harness("run", SHORT, "--device", "null", "--max-time", "0.02", "--json")
     quick = ("--device", "null", "--size", "6x4", "--max-time", "0.02")
     logged = harness("run", "box.plain", *quick)
@@ -245,7 +245,7 @@ def test_each_shell_is_answered_by_the_command_itself(seen, shell):
     ],
 )
 def test_bash_is_answered_where_it_splits_words(seen, line, word, replies):
-    """As bash calls it: the line up to the cursor, and what stands after the last @, : or = of it."""
+    """Bash passes the line up to the cursor, and the word after its last @, : or =."""
     command = seen.root / "bin" / "harness"
     own = seen.root.parent / "own"
     seen.write({"bin/harness": shim("harness", "harness.cli", programs.socket, programs.variables, own)})

@@ -1,4 +1,4 @@
-"""Change points: what is none, what is one, how soon, and errors that are what they say."""
+"""Change points: which steps count, how soon they are found, and intervals that hold what they promise."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def words(cell: str) -> list[str]:
-    """What stands in backticks."""
+    """Return the texts in backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 

@@ -52,7 +52,7 @@ def steps(text: str) -> list[tuple[str, list[str]]]:
 
 
 def is_as_shown(said: str, shown: list[str]) -> bool:
-    """Whether a command said what is shown, `...` standing for any lines."""
+    """Return True if a command printed the lines shown, where `...` matches any lines."""
     pattern = r"\n".join(".*" if line == "..." else re.escape(line.rstrip()) for line in shown)
     return re.fullmatch(pattern, "\n".join(map(str.rstrip, said.splitlines())), re.DOTALL) is not None
 

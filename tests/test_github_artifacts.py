@@ -1,5 +1,5 @@
-"""What a pull request's code may have written: honest reports are read, and every one that lies is refused,
-with a reason, and nothing of it posted.
+"""Reports that a pull request's code may have written. Honest reports are read. False reports are refused
+with a reason, and nothing of them is posted.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
     "file elsewhere": (archive(Member.of(DOCUMENT, offset=5)), "before the file"),
     "file beyond": (archive(Member.of(DOCUMENT, offset=2**32 - 1)), "before the file|not an archive"),
 }
-"""By what is wrong, an archive and why it is refused."""
+"""Wrong archives, with the reason of each refusal, by their fault."""
 
 DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "NaN": (literally('"margin": 0.0025', '"margin": NaN'), "not one"),
@@ -276,7 +276,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "zeros": (bytes(10_000), "not one"),
     "too many cards": (changed(lambda made: made.update(cards=made["cards"] * 65)), "length <= 64"),
 }
-"""By what is wrong, a file and why it is refused."""
+"""Wrong files, with the reason of each refusal, by their fault."""
 
 
 def spoilt(**over: Any) -> Review:
@@ -414,7 +414,7 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
         "although twin.planted",
     ),
 }
-"""By what is wrong, a report that its types allow, and why it is refused."""
+"""Wrong reports of right types, with the reason of each refusal, by their fault."""
 
 CORPUS = {
     **ARCHIVES,

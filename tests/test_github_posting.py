@@ -91,8 +91,8 @@ def test_a_first_report_becomes_a_comment_and_a_check_run(github, post, tmp_path
 
 @pytest.mark.parametrize("command", ["post", "request"])
 def test_what_holds_the_token_loads_few_packages(github, post, tmp_path, command):
-    """Each could read it. These read the command line, read JSON against a schema, name the cache, and escape
-    what others wrote.
+    """Each package could read the token. The packages allowed read the command line, read JSON against a
+    schema, name the cache, and escape the text of others.
     """
     github.people["maintainer"] = {"permission": "write"}
     event = run_event() if command == "post" else comment_event(f"/perf {HEAD}")

@@ -269,7 +269,7 @@ KERNEL harmful(const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int n)
 
 
 def test_a_grid_as_large_as_the_card_holds_at_once(card, cache, tmp_path):
-    """As many blocks as the driver says, which is what the limits of the card come to."""
+    """The grid has as many blocks as the driver says; the limits of the card give the same number."""
     if card.backend != "cuda":
         pytest.skip(f"{card.spec} is no CUDA card")
     write_files(tmp_path / "wave", toy.persistent(PORTABLE))

@@ -68,7 +68,7 @@ NAIVE, TILED, COPIED = "matmul.naive@1024", "matmul.tiled@1024", "copy.copy@1048
 class Told(Done):
     @property
     def changes(self):
-        """By card and case, of what is told as JSON."""
+        """Return the changes in the JSON output, by card and case."""
         return {(card["name"], each["case"]): each for card in self.json["cards"] for each in card["changes"]}
 
 
@@ -304,7 +304,7 @@ def test_results_lie_where_asvs_configuration_says(harness, shown):
 
 @pytest.mark.parametrize("kept_as", ["folder", "clone", "nowhere"])
 def test_results_beside_a_repository_that_is_elsewhere(harness, shown, tmp_path, monkeypatch, kept_as):
-    """As projects keep them that measure another project's commits, with no git of their own."""
+    """A project without git measures the commits of another project."""
     apart = tmp_path / "bench"
     shutil.move(shown.repository / ".asv/results", apart / "results")
     repo = str(shown.repository) if kept_as == "folder" else "https://example.invalid/made.git"

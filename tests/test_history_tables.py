@@ -97,7 +97,7 @@ def without_nothing(found):
 
 
 def everything(table):
-    """What a table tells, but for the order of columns, which is that in which they were met."""
+    """Return the content of a table, independent of the order of its columns."""
     return (
         table.commits,
         {name: without_nothing(figures(table, name)) for name in table.values},

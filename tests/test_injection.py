@@ -386,7 +386,7 @@ COMPILED = [
 
 @pytest.fixture(scope="module")
 def cubins(tmp_path_factory):
-    """By suite, kernel and whether planted: the binary, and what the compiler said."""
+    """Return binaries and the compiler's messages by suite, kernel, and whether a slowdown is planted."""
     folder = tmp_path_factory.mktemp("cubins")
     texts = {}
     for suite, kernel in COMPILED:

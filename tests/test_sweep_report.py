@@ -1,4 +1,4 @@
-"""What a sweep's user sees: tables, heat map, page and JSON of sweeps made by hand, and what is exchanged."""
+"""Output of sweeps that were made by hand: tables, heat map, page, JSON, and files for Kernel Tuner."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def too_wide(site, width):
 
 
 def run_axe(site):
-    """What axe finds wrong, a line each, without what it could not decide."""
+    """Return the violations that axe finds, one a line, without those that it could not decide."""
     if not site.script("return 'axe' in window"):
         site.script(axe_source())
     result = site.driver.execute_async_script(

@@ -1,5 +1,5 @@
-"""asv's habits hold, whatever goes wrong: what it is asked to leave alone is left alone, what it removes is
-gone, what it loses can be made again, and what ends it ends the measurement.
+"""asv behaves as usual after faults: it keeps the results that it must keep, it removes the others, lost
+results can be measured again, and whoever ends asv ends the measurement.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def rebuild(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def results_of(home: Home) -> dict[str, Any]:
-    """By file and benchmark, what asv has but for when it ran it."""
+    """Return asv's results by file and benchmark, without the times at which it ran them."""
     found = {}
     for path in sorted(home.results.glob("null/*-*.json")):
         told = json.loads(path.read_text())
