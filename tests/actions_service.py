@@ -38,7 +38,7 @@ class Artifacts:
     url: str = ""
     kept: dict[str, Kept] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
-    """What was asked for and is not known here."""
+    """Requests that this stand-in does not know."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -52,11 +52,11 @@ class Artifacts:
         }
 
     def keep(self, name: str, content: bytes) -> None:
-        """One that an earlier job has left."""
+        """Keep an artifact as if an earlier job had left it."""
         self.kept[name] = Kept(len(self.kept) + 1, name, content=content, whole=True)
 
     def call(self, method: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """None for a call that is not known, or that is refused."""
+        """Return the answer to a call; None if the call is unknown or refused."""
         name = body.get("name", "")
         if method == "CreateArtifact" and name not in self.kept:
             self.kept[name] = Kept(len(self.kept) + 1, name)

@@ -107,7 +107,7 @@ LONG = (
 )
 """Files that take longest, longest first. None of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
-"""How the tests themselves are run, which is nothing the harness reads."""
+"""Variables for the tests themselves. The harness reads none of them."""
 
 # Hundreds of processes are started that import NumPy, each of which would start a thread a core for BLAS, and
 # these spin before they sleep: a third of such a process's time. Nor is each to compile the harness anew.

@@ -28,9 +28,9 @@ from tests import http_servers
 
 REPOSITORY = "example/kernels"
 TOKEN = "ghs_0123456789abcdefghij"
-"""Of a workflow."""
+"""Token of a workflow."""
 APP_TOKEN = "ghs_of_an_app_0123456789"
-"""Of an App, which may write checks."""
+"""Token of an App that may write checks."""
 ACTIONS = {"id": 15368, "slug": "github-actions"}
 """The App that a workflow's token is of."""
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
@@ -39,7 +39,7 @@ RUN = 9_876_543_210
 RUNS = f"https://github.example/{REPOSITORY}/actions/runs"
 
 ALL = frozenset({"actions: write", "checks: write", "contents: write", "pull-requests: write"})
-"""What a token may be allowed."""
+"""Permissions that a token can have."""
 REPORTER = frozenset({"actions: read", "checks: write", "contents: read", "pull-requests: write"})
 READ_ONLY = frozenset({"actions: read", "checks: read", "contents: read", "pull-requests: read"})
 _CONCLUSIONS = {"success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required"}
@@ -53,7 +53,7 @@ class Logged:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """Headers by name in lower case."""
     body: Any
     status: int
     """0 where the connection was cut."""
@@ -61,7 +61,7 @@ class Logged:
 
 @dataclass
 class Trouble:
-    """What goes wrong with some requests."""
+    """A fault that the server makes for some requests."""
 
     method: str
     path: str
@@ -79,7 +79,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a run has left."""
+    """An artifact of a run."""
 
     id: int
     name: str
@@ -95,7 +95,7 @@ class App:
     id: int = 4242
     slug: str = "kernels-performance"
     permissions: Mapping[str, str] = field(default_factory=lambda: {"checks": "write", "metadata": "read"})
-    """Those that it was installed with: a token may have them or less."""
+    """Permissions of the installation. A token has these or fewer."""
     public_key: str = ""
     """PEM."""
     tokens: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -121,13 +121,13 @@ class Answer:
 
 
 class GitHub:
-    """One repository, its pull requests, and a token. Start it with `serving`."""
+    """GitHub with a repository, its pull requests, and a token. Start it with `serving`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.url = ""
         self.below = ""
-        """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
+        """Path of the API on its host: /api/v3 on a GitHub Enterprise Server."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
         self.app = App(tokens={APP_TOKEN: frozenset({"checks: write"})})
@@ -135,7 +135,7 @@ class GitHub:
         """The App whose token the request that is handled has."""
         self.pulls: dict[int, dict[str, Any]] = {}
         self.merge_bases: dict[str, str] = {"main": BASE}
-        """By branch; of any head."""
+        """Merge bases by branch, the same for every head."""
         self.comments: dict[int, list[dict[str, Any]]] = {}
         self.check_runs: list[dict[str, Any]] = []
         self.artifacts: dict[int, list[Artifact]] = {}
@@ -147,7 +147,7 @@ class GitHub:
         self.queue: set[str] = set()
         """Commits that wait to be merged."""
         self.knows_run_details = True
-        """Those of before 2026 do not."""
+        """True for servers of 2026 and later."""
         self.log: list[Logged] = []
         self.fetched: list[Logged] = []
         """From storage."""
@@ -155,7 +155,7 @@ class GitHub:
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         """Called before a request is handled, in its thread."""
         self.redirect_to = ""
-        """Where downloads are redirected to, but for the storage here."""
+        """Target of redirected downloads; if empty, the storage of this server."""
         self.unlisted: set[int] = set()
         """Comments that no listing shows: GitHub's own may lag behind."""
         self.per_page = 100
@@ -168,7 +168,7 @@ class GitHub:
 
     @property
     def writes(self) -> list[Logged]:
-        """What was sent that is more than reading, whatever came of it."""
+        """Return all requests but GET, also those that failed."""
         return [each for each in self.log if each.method != "GET"]
 
     def next_id(self) -> int:
@@ -244,7 +244,7 @@ class GitHub:
         raise Fail(404, "Not Found", documentation_url="https://docs.github.example/rest")
 
     def minting(self, method: str, path: str, body: Any, authorization: str) -> Answer:
-        """What actions/create-github-app-token asks for, by the App's key. Raises Fail."""
+        """Answer requests of actions/create-github-app-token with the App's key. Raises Fail."""
         kind, _, word = authorization.partition(" ")
         with self.lock:
             if (method, path) == ("DELETE", f"{self.below}/installation/token"):
@@ -615,7 +615,7 @@ class _Base(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2] if truncate else content)
 
     def cut(self) -> None:
-        """As a proxy that dies: a reset, and no answer."""
+        """Reset the connection without an answer, like a proxy that dies."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True

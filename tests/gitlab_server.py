@@ -32,7 +32,7 @@ class Fail(Exception):  # noqa: N818 - an answer, not an error of ours
 
 @dataclass
 class GitLab:
-    """One project, its merge requests, and a token. Start it with `serving`."""
+    """GitLab with a project, its merge requests, and a token. Start it with `serving`."""
 
     url: str = ""
     merge_requests: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class GitLab:
     acted: list[str] = field(default_factory=list)
     """Quick actions of notes."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What is answered to a GET, by path below /projects/42, or whole where it begins with /runners."""
+    """Answers to GET, by path below /projects/42; paths that begin with /runners are whole."""
     unseen: tuple[str, ...] = ()
     """Settings that the token may not see."""
     broken: set[str] = field(default_factory=set)

@@ -41,7 +41,7 @@ def say(what: object) -> None:
 
 
 def tried(what: Callable[[], Any]) -> str:
-    """What it is answered: the name of its error, or done."""
+    """Return the name of the error of a call, or `done`."""
     try:
         what()
     except OSError as error:
@@ -136,7 +136,7 @@ def reach(folder: str, worker: str) -> None:
 
 
 def use() -> None:
-    """What anybody is answered who is in no unit."""
+    """Print the answer to a process outside all units."""
     say(opened(Path(THERE) / "device"))
 
 
@@ -180,7 +180,7 @@ class Watch:
         return {"taken": taken / limit_bytes, "status": status}
 
     def memory_of_two(self, limit_bytes: int) -> dict[str, Any]:
-        """Each of them takes less than one may have; together it is more."""
+        """Start two suites: each takes less than the limit, and both together take more."""
         most = int(limit_bytes * 0.45)
         both = [self.start("hog", most, 2) for _ in range(2)]
         found = [self.held(each) for each in both]
@@ -201,7 +201,7 @@ class Watch:
         return {"count": count, "seen": seen, "gone_after_s": gone_after_s(ended)}
 
     def staying(self) -> dict[str, Any]:
-        """Of one whose connection ends, and of one whose time is up."""
+        """Return how many processes stay after a connection ends, and after the time is up."""
         found: dict[str, Any] = {}
         for name, address in (("connection", SOCKET), ("time", BRIEF)):
             for _ in range(TRIES):  # on a busy machine its time may be up before it begins
@@ -247,7 +247,7 @@ class Watch:
 
 
 def limits() -> dict[str, str]:
-    """As systemd has understood them."""
+    """Return the limits as systemd has understood them."""
     asked = {
         "suite-user@0.service": ("Slice", "TasksMax", "RuntimeMaxUSec", "LimitCORE", "DevicePolicy"),
         "suite.slice": ("MemoryMax", "MemorySwapMax"),

@@ -52,7 +52,7 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
     def failed_with(self, status: int) -> str:
-        """What a command said on standard error that was to end with this status."""
+        """Check the exit status of a command, and return its standard error."""
         assert self.status == status, self
         return self.err
 
@@ -154,7 +154,7 @@ programs = ForkServer(PROGRAMS)
 
 
 def run_forked(args: list[str], *, timeout: float, **given: Any) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run does with a process that is forked where that can be; ended with this block."""
+    """Run a command like subprocess.run, in a forked process if possible."""
     with programs.popen(args, text=True, **given) as process:
         try:
             out, err = process.communicate(timeout=timeout)
@@ -257,7 +257,7 @@ def figures(row: Row) -> tuple[Measurement, Telemetry]:
 
 
 def no_oftener_than(rate: float, count: int, trials: int) -> bool:
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
+    """Return True if `count` of `trials` agrees with at most this rate: exact binomial test at 0.001."""
     from scipy import stats  # slow to import
 
     return bool(stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3)

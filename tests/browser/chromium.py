@@ -93,7 +93,7 @@ class Site:
         return int(self.script(visible, selector))
 
     def painted(self, selector: str) -> bool:
-        """Whether a canvas shows anything in colour: asv draws frames, grids and labels in grey."""
+        """Return True if a canvas shows colour. asv draws frames, grids and labels in grey."""
         return bool(
             self.script(
                 """const canvas = document.querySelector(arguments[0]);

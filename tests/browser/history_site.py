@@ -58,12 +58,12 @@ class Shown:
         return files[0]
 
     def title(self, words: str) -> str:
-        """What readers call a card: no two here are of one kind."""
+        """Return the name of a card for readers. Here every card is of another kind."""
         names: list[str] = [card["gpu"] for card in self.site["cards"] if words in card["file"]]
         return names[0]
 
     def series(self, case: str, card: str) -> dict[str, Any]:
-        """What the first document says of a case on a card."""
+        """Return the series of a case on a card from the site's first document."""
         return next(
             one
             for one in self.site["series"]
@@ -105,7 +105,7 @@ class Pages(Site):
         return list(self.script(found, selector))
 
     def hrefs(self, selector: str = "a[href]") -> list[str]:
-        """Where links lead."""
+        """Return the targets of links."""
         found = "return [...document.querySelectorAll(arguments[0])].map(one => one.href)"
         return list(self.script(found, selector))
 

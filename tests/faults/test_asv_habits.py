@@ -288,7 +288,7 @@ def test_results_that_are_as_the_records_have_them_are_not_touched(home):
 
 
 def test_results_that_were_lost_are_made_again_as_they_were(home):
-    """One is torn, one is another thing, one is gone."""
+    """One file is torn, one holds something else, and one is missing."""
     before = results_of(home)
     torn, other, gone = (
         home.results / "null" / f"{home.commits[name][:8]}-checkout-pyany.json"
@@ -396,7 +396,7 @@ def processes_of(home: Home) -> set[int]:
 
 
 def waited_for(what: Any) -> Any:
-    """What a function returns once it is true; the test's own timeout ends the wait."""
+    """Return the first true value of a function. The test's timeout ends the wait."""
     while not (found := what()):
         time.sleep(0.2)
     return found
