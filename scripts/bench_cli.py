@@ -28,10 +28,10 @@ COMMANDS = {
     "harness --help": (["-c", HARNESS, "--help"], 8.0),
     "harness list": (["-c", HARNESS, "list"], 20.0),
 }
-"""What is run, and the most that it may take, in times of the first."""
+"""Commands, with the most time that each may take, in multiples of the first."""
 
 CHECKED = {100: 50.0, 10_000: 1000.0}
-"""How many files a commit has, and the most milliseconds that checking them may take."""
+"""Most milliseconds that checking a commit may take, by its number of files."""
 
 
 FILES = 100

@@ -152,7 +152,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """What one `harness compare` of a suite says, and how long it took."""
+    """Return the result of one `harness compare` of a suite, and its duration."""
     began = time.monotonic()
     asked = [f"{suite}.{kernel}" for kernel in kernels]
     done = subprocess.run(

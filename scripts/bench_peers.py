@@ -52,13 +52,13 @@ ASV_ROUNDS, ASV_SAMPLES, ASV_SAMPLE_S, ASV_WARM_UP_S = 2, 5, 0.01, 0.1
 class CaseToTime:
     id: str
     folder: str
-    """Of its suite."""
+    """Folder of its suite."""
     scratch: str
-    """Where the inputs are kept."""
+    """Folder of the inputs."""
     kernel: str
     sizes: dict[str, int]
     steps: dict[str, int]
-    """Of the planted chain, by the percent that they slow the kernel by; "0" is the kernel against itself."""
+    """Steps of the planted chain by the slowdown in percent; "0" is the kernel against itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class Spec:
     parts: tuple[str, ...]
     device: str
     seed: int
-    """Of the inputs."""
+    """Seed of the inputs."""
     order_seed: int
-    """Of the order in which pairs come."""
+    """Seed of the order of the pairs."""
     cases: tuple[CaseToTime, ...]
     answers: str
     nvbench_timeout_s: float
@@ -77,7 +77,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One case at one level: arm A has 0 steps, arm B the level's."""
+    """A case at a level: arm A has 0 steps, arm B the steps of the level."""
 
     case: str
     level: str
@@ -87,11 +87,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One arm as a tool timed it: ns of one launch."""
+    """Times of one arm by one tool, in ns of a launch."""
 
     times_ns: list[float]
     gpu_s: float
-    """How long the card was held, the warm-up left out."""
+    """Time for which the card was held without the warm-up, in seconds."""
     warmup_s: float = 0.0
 
     def __add__(self, other: Timed) -> Timed:
@@ -137,7 +137,7 @@ def ratio(statistic: Callable[[Sequence[float]], float], base: Timed, head: Time
 
 
 def line(part: str, pair: Pair, arms: tuple[Timed, Timed], wall_s: float, verdicts: Sequence[Line]) -> Line:
-    """What is told of one pair that one part timed once, and perhaps judged by several rules."""
+    """Return the answer on a pair that a part timed once and judged by one or more rules."""
     return {
         "part": part,
         "case": pair.case,
@@ -155,7 +155,7 @@ def verdict(rule: str, said: Said, effect: float, why: str = "") -> Line:
 
 
 def time_events(device: Device, subject: Subject) -> Timed:
-    """What most scripts do: some warm-ups, an event before and after each launch, one wait at the end."""
+    """Time like most scripts: some warm-ups, an event before and after each launch, one wait at the end."""
     began = time.perf_counter()
     device.timed(subject.built, subject.launch, subject.arguments, EVENT_WARM_UPS)
     device.synchronize()
@@ -196,7 +196,7 @@ def events(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
 
 
 def time_asv_round(device: Device, subject: Subject) -> Timed:
-    """One round of asv's: launches for 10 ms a sample, found while warming up, then five samples."""
+    """Time a round of asv: the warm-up finds the launches of a sample of 10 ms, then five samples follow."""
 
     def launch(number: int) -> float:
         timing = device.timed(subject.built, subject.launch, subject.arguments, number)
@@ -218,7 +218,7 @@ def time_asv_round(device: Device, subject: Subject) -> Timed:
 
 
 Better = Callable[[Sequence[float], Sequence[float], float], bool]
-"""Whether the first samples are better than the second by a factor."""
+"""Return True if the first samples are better than the second by a factor."""
 
 
 def asv_better() -> Better:
@@ -367,7 +367,7 @@ def nvbench(device: Device, pairs: Sequence[Pair], timeout_s: float) -> Iterator
 
 
 class NoSampleError(Exception):
-    """What nvbench ran and has no time of, such as a card that throttled in every launch."""
+    """A measurement of nvbench without a time, for example because the card throttled in every launch."""
 
 
 def nvbench_states(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -37,7 +37,7 @@ PAIRS = (4, 8, 16)
 AT_ONCE = 200
 """Benchmarks of one simulated comparison: they share its files, not its noise."""
 THRESHOLD = 0.05
-"""Of pytest-benchmark's own --benchmark-compare-fail=median:5%, on one process of each."""
+"""Threshold of pytest-benchmark's --benchmark-compare-fail=median:5%, on one process of each side."""
 PRIORS: Mapping[str, Prior | None] = {
     "harness judge": None,
     "1 %, 4 df": Prior(variance=0.01**2, df=4.0),
@@ -102,7 +102,7 @@ def in_turns(noise: Floats, *, swapped: bool) -> tuple[Floats, Floats]:
 
 
 def saved(times_ns: Floats, place: int) -> BenchmarkFile:
-    """What one process would have saved, a benchmark a time."""
+    """Return the file that a process would have saved, with a benchmark for each time."""
     return BenchmarkFile(
         path=f"{place}.json",
         saved_at=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(minutes=place),

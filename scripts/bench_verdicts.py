@@ -65,7 +65,7 @@ RULES = {
     "events": ("median of 100 events, > 1 %", "pytest-benchmark, mean:5%"),
     "asv": ("asv continuous, factor 1.1", "asv continuous, factor 1.01"),
 }
-"""By part: what is timed once, and the rules that judge it. In the order of the table's lines."""
+"""Rules by the part that times for them, in the order of the table's lines."""
 TOGETHER = (("ours",), ("nvbench",), ("do_bench", "do_bench_cudagraph"), ("events", "asv"))
 """Parts that take their turn together: those of others in one process, ours in as many as it needs."""
 CUDA_ONLY = ("nvbench", "do_bench", "do_bench_cudagraph")
@@ -80,7 +80,7 @@ SAME = "0"
 """The level of code against itself, among levels in percent."""
 WIDTH = 100
 LEAST_S, MOST_S = 60.0, 120.0
-"""How long a process of the others may take, whatever is left of the budget."""
+"""Limits of the time of a process of the others, in seconds, whatever is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Chosen:
 
 @dataclass(slots=True)
 class Book:
-    """What was found; what the JSON file holds."""
+    """The content of the JSON file."""
 
     device: DeviceInfo
     settings: dict[str, Any]
@@ -413,7 +413,7 @@ def told(text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold."""
+    """Return a value that JSON can hold."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
@@ -517,7 +517,7 @@ def _cells(rule: str, measurements: Sequence[Mapping[str, Any]], levels: Sequenc
 
 
 def _notes(measurements: Sequence[Mapping[str, Any]], absent: Mapping[str, str]) -> Iterator[str]:
-    """What the tables do not tell: slowdowns called faster, cases that failed, parts that stopped midway."""
+    """Yield notes beside the tables: slowdowns called faster, failed cases, parts that stopped midway."""
     faster: dict[str, int] = defaultdict(int)
     for each in measurements:
         for verdict in each["verdicts"]:

@@ -80,7 +80,7 @@ class History:
         return made
 
     def measure(self, card: str, results: Mapping[str, str]) -> None:
-        """What is new on a card goes up."""
+        """Upload the new results of a card."""
         job = self.job("measure", card, **{"matrix.card.name": card})
         (job.workspace / ".asv" / "results").mkdir(parents=True)
         (job.temp / "before").touch()

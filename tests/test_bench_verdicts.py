@@ -32,7 +32,7 @@ def bench(project, tmp_path, capsys):
 
 
 def cells(printed):
-    """By rule and column, of the last table printed."""
+    """Return the cells of the last table printed, by rule and column."""
     lines = printed.splitlines()
     start = max(number for number, line in enumerate(lines) if line.startswith("rule "))
     names = [AA, *re.findall(r"\+[\d.]+ %", lines[start]), UNDECIDED, *FIGURES]

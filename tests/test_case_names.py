@@ -1,4 +1,4 @@
-"""What any command prints of cases and sizes is taken by every other, and completed by shells."""
+"""Every command accepts the cases and sizes that any command prints, and shells complete them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_is_no_case_is_told_with_what_there_is(harness, box, command, argum
 
 
 def completed(*words: str, shell: type[ShellComplete] = BashComplete) -> list[str]:
-    """What a shell offers for the last word."""
+    """Return a shell's completions of the last word."""
     answering = shell(cli, {}, "harness", completion.VARIABLE)
     return [item.value for item in answering.get_completions([*words[:-1]], words[-1])]
 

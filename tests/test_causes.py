@@ -245,7 +245,7 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
 
 
 def test_counters_of_runs_are_series(tmp_path):
-    """Each case is counted in a process that times nothing."""
+    """A process that times nothing counts each case."""
     figures = {**BASE, "load_sectors": 8 * BASE["load_requests"]}
     loaded = ladder(tmp_path, {"k": f"{takes(1_000_000)}\n{counters(figures)}", "none": takes(1_000_000)})
     settings = SessionSettings(device="null", counters=True)

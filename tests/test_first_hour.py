@@ -58,7 +58,7 @@ def is_as_shown(said: str, shown: list[str]) -> bool:
 
 
 def lacking(folder: Path) -> str:
-    """What the suites there import from the harness and it does not have; empty for nothing."""
+    """Return the names that suites there import from the harness and that it lacks; empty for none."""
     known = {*harness.__all__, *(field.name for field in dataclasses.fields(Kernel))}
     for suite in folder.glob("perf/*/suite.py"):
         text = suite.read_text(encoding="utf-8")

@@ -47,7 +47,7 @@ from tests.test_records_file import RUN as STORED_RUN
 CLEAN = honest(samples.clean())
 DOCUMENT = encode(CLEAN)
 SECRET = "Gotcha"
-"""Of every report here: nothing that is posted or written has it."""
+"""A word in every report here. No post and no file may contain it."""
 
 
 def read_review(content: bytes) -> Review:
@@ -458,7 +458,7 @@ def test_what_lies_is_refused_with_a_reason_and_nothing_is_posted(github, post, 
 
 @pytest.mark.parametrize("name", ["two files", "report: NaN", "untrue: no card", "untrue: margin 0"])
 def test_one_that_lies_among_honest_ones_spoils_them_all(github, post, name):
-    """One of each kind, as archives, documents, reports and cards are looked at one after the other."""
+    """A false report of each kind, because archives, documents, reports and cards are checked in turn."""
     first, last = (replace(CLEAN, cards=(replace(CARD, device=f"NVIDIA {card}"),)) for card in ("L4", "L40S"))
     content, reason = CORPUS[name]
     left(github, first, content, last)

@@ -61,7 +61,7 @@ def post(github, tmp_path, capsys, monkeypatch):
 
 
 def sent(github: Any) -> list[tuple[str, str]]:
-    """What was written, without numbers."""
+    """Return the writing requests, without numbers."""
     return [
         (each.method, re.sub(r"\d+", "N", each.path.removeprefix(f"/repos/{REPOSITORY}")))
         for each in github.writes
@@ -728,7 +728,7 @@ def test_a_dry_run_in_words_shows_each_request_whole(github, post):
 
 
 def hostile() -> Any:
-    """What the schema lets a stranger choose freely, chosen badly, in cases that failed."""
+    """Return failed cases with hostile values in every field that the schema leaves free."""
     cases = tuple(
         samples.case(f"k{at}", 1, "failed", message=text, log=text, reason="crashed")
         for at, text in enumerate(samples.ATTACKS)

@@ -110,7 +110,7 @@ def with_rows(*rows, total=None, finals=(), **given):
 
 
 def told(tables, width=80, **options):
-    """What a terminal of this width shows."""
+    """Return the text that a terminal of this width shows."""
     file = io.StringIO()
     out = Console(width=width, file=file, **options)
     for table in tables:
