@@ -461,7 +461,7 @@ class TestShortSeries:
         assert no_oftener_than(0.005, false, 2000 // count * count // 200 * 100)
 
     def test_a_third_level_between_two_is_no_turn_of_theirs(self):
-        """The group-by of float64 in pandas became 22 % slower at one commit and 10 % faster at a later one."""
+        """In pandas, group-by of float64 became 22 % slower at one commit and 10 % faster at a later one."""
         for seed in range(10):
             values = with_steps(noise([41, seed], 165), at_24=0.22, at_80=1.1 / 1.22 - 1)
             assert places(find_changes(values, significance=0.001)) == [24, 80]
