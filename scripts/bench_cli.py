@@ -1,7 +1,7 @@
-"""`make bench`: how long the command line itself takes, as multiples of an interpreter that does nothing, and
-how long it takes to check the files of a commit that the cache has, and to tell kernels apart.
+"""`make bench`: the time of the command line itself, as multiples of an interpreter that does nothing.
 
-Commands take turns, so that a machine that speeds up or slows down does so for all of them.
+It also measures how long it takes to check the files of a commit that the cache has, and to compute the
+hashes of kernels. Commands take turns, so that a change of the machine's speed affects all of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Part of scripts/bench_verdicts.py, in a process of its own: other tools time what the harness built, each
-in its own way, arm A before arm B, and judge it by their own rule.
+"""Part of scripts/bench_verdicts.py in its own process: other tools time and judge the harness's builds.
 
     python scripts/bench_peers.py SPEC.json
 
-The spec names the parts, the device and the cases; an answer a line goes to the file that it names.
+Each tool times arm A before arm B in its own way, and judges them by its own rule. The spec names the parts,
+the device and the cases. Answers go to the file that the spec names, one a line.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""Our verdicts beside those of others, on the same kernels in the same run: code against itself, and against
-itself with slowdowns planted in SM cycles.
+"""Compare our verdicts with those of other tools, on the same kernels in the same run.
 
     python scripts/bench_verdicts.py --json verdicts.json
 
-One build serves both arms, with 0 and with n steps of a planted chain. nvbench, triton's do_bench, the median
-of 100 launches between events, pytest-benchmark's 5 % and asv's factor time it in their own way, arm A before
-arm B, in processes of their own (scripts/bench_peers.py): nvbench where cuda-bench 0.3 is installed, do_bench
-where torch and triton are, asv where it is. A kernel named with `,graph=1` is timed by CUDA graph, beside
-do_bench_cudagraph alone. Parts take turns, in random order, until the trials or the budget
-are used up.
+Code is compared with itself, and with itself and a slowdown planted in SM cycles. One build serves both arms,
+with 0 and with n steps of a planted chain. The other rules are those of nvbench, triton's do_bench, the
+median of 100 launches between events, pytest-benchmark's 5 % and asv's factor. Their tools time arm A before
+arm B, in their own processes (scripts/bench_peers.py). nvbench needs cuda-bench 0.3, do_bench needs torch and
+triton, and asv's rule needs asv. A kernel named with `,graph=1` is timed by CUDA graph; of the others only
+do_bench_cudagraph times it. Parts take turns, in random order, until the trials or the budget are used up.
 
-The table tells, of each rule: how often it called code slower or faster than itself, how many planted
-slowdowns it called slower, how many of all verdicts it left undecided, and, for a verdict, the seconds for
-which it held the card, those of its warm-up, and those on the clock on the wall, the start of its processes
-shared out evenly.
+The table shows for each rule: how often it called code slower or faster than itself, how many planted
+slowdowns it called slower, and how many of all verdicts it left undecided. It also shows the seconds of a
+verdict: those for which it held the card, those of its warm-up, and the wall time with its share of the
+processes' start.
 """
 
 from __future__ import annotations

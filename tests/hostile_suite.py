@@ -1,7 +1,9 @@
-"""What a hostile suite does, and what is seen of it from outside: two roles of one program, which runs
-under a systemd of its own (test_runner_limits.py), with the system's interpreter and its library alone.
+"""Attacks of a hostile suite, and a watcher that sees their effect from outside, in one program.
 
-    hostile_suite.py watch FOLDER BYTES  as root, in a unit of its own: starts the others, writes seen.json
+It runs under a separate systemd (test_runner_limits.py), with the system's interpreter and standard library
+alone.
+
+    hostile_suite.py watch FOLDER BYTES  as root, in its own unit: starts the others, writes seen.json
     hostile_suite.py ATTACK [WORD...]    as a suite's process, by the socket
 """
 

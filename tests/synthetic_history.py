@@ -1,13 +1,12 @@
-"""Synthetic histories: a git repository, asv's results as our plugin leaves them, and records.
+"""Synthetic histories: a git repository, asv's results as our plugin writes them, and records.
 
-Tests and benchmarks of what reads histories use them. A `History` says what happened; the same one gives the
-same bytes again. As a command::
+A `History` says what happened. The same `History` gives the same bytes again. As a command::
 
     python tests/synthetic_history.py FOLDER --preset show
     python tests/synthetic_history.py FOLDER --commits 10000 --cases 200 --cards 4
 
 FOLDER becomes the repository, with asv.conf.json in it and results in .asv/results. Every time has lognormal
-noise; a case's cycles do not change when its card's clock does.
+noise. A change of a card's clock does not change the cycles of its cases.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a workflow of this project must not do, told of its parsed YAML.
+"""Rules for the workflows of this project, checked on their parsed YAML.
 
-The linters know GitHub's rules, and zizmor that actions are pinned, checkouts keep no credentials, runs have
-a concurrency group and secrets are not inherited; these are ours. Where a rule cannot tell, it says no: an
-expression as `runs-on` is a machine of ours, a trigger that is not listed is a stranger's.
+The linters know GitHub's rules. zizmor checks that actions are pinned, checkouts keep no credentials, runs
+have a concurrency group and secrets are not inherited. The rules here are our own. A rule that cannot decide
+refuses: an expression as `runs-on` counts as a machine of ours, and an unlisted trigger as a stranger's.
 """
 
 from __future__ import annotations
