@@ -3,10 +3,10 @@
     SGEMM_CUDA=/path/to/SGEMM_CUDA python scripts/bench_causes.py --device cuda:0 --json causes.json
 
 The sources are this repository's kernels, Triton kernels, and those of github.com/siboehm/SGEMM_CUDA (MIT
-licence) in the folder that $SGEMM_CUDA names. Each line tells the verdict, the causes that are right by the
-physics of the edit, and the first cause named. Controls are the same code twice: no cause may be named. One
-process measures each case, and another one confirms it: causes are judged here, not verdicts.
-`--build sm_90` needs no card: it compiles both sides and tells how their code differs.
+licence) in the folder that $SGEMM_CUDA names. Each line shows the verdict, the causes that are right by the
+physics of the edit, and the first cause that the harness names. Controls are the same code twice: the harness
+must name no cause. One process measures each case, and another process confirms it: the bench judges causes,
+not verdicts. `--build sm_90` needs no card: it compiles both sides and says how their code differs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Do real edits show? Edits that engineers make to kernels, in a copy of this repository, compared with the
-kernels as they are.
+"""Do real edits show? Edits that engineers make to kernels, in a copy of this repository, against the
+originals.
 
     python scripts/bench_edits.py --size 1024 --size 4096
 
-Those of the first set change twelve cases of three suites at two sizes; the third set has the stages that are
-nearest to the libraries. The table tells what `harness compare` said of each, and for each suite the seconds
-of device time and on the clock on the wall. An edit may well change nothing, or help: the figures say so.
+The edits of the first set change twelve cases of three suites at two sizes. The third set changes the stages
+that are nearest to the libraries. The table shows what `harness compare` said of each case, and the device
+time and wall time of each suite in seconds. An edit may change nothing, or help: the figures say so.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """What one `harness compare` of a suite says, and how long it took."""
+    """Return the result of one `harness compare` of a suite, and its duration."""
     began = time.monotonic()
     asked = [f"{suite}.{kernel}" for kernel in kernels]
     done = subprocess.run(

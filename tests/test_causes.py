@@ -265,7 +265,7 @@ def test_named_cases_are_explained_without_a_regression_too(harness, tmp_path):
 
 
 def test_counters_of_runs_are_series(tmp_path):
-    """Each case is counted in a process that times nothing."""
+    """A process that times nothing counts each case."""
     figures = {**BASE, "load_sectors": 8 * BASE["load_requests"]}
     loaded = ladder(tmp_path, {"k": f"{takes(1_000_000)}\n{counters(figures)}", "none": takes(1_000_000)})
     settings = SessionSettings(device="null", counters=True)

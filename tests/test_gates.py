@@ -38,7 +38,7 @@ SLOW = (900.0, 1000.0, 1000.0, 1000.0)
 FOLLOWED = replace(STEADY, processes=(OWN,))
 
 Trace = Callable[[float], Snapshot]
-"""What the card says at a moment, in ms since the first quad began."""
+"""Telemetry of the card at a moment, in ms since the first quad began."""
 
 
 class Clock:

@@ -51,8 +51,8 @@ FLOATS = itertools.cycle((0.1 + 0.2, -1e-300, 1e300, 5e-324, 1000.0))
 
 
 def full(kind: Any, inside: tuple[Any, ...] = ()) -> Any:
-    """A value of a type, of records one whose every field is given and has another value than its default:
-    what is hard to keep in JSON. A record within one of its own kind has what it must.
+    """Return a value of a type. Every field of a record has another value than its default, because such
+    values are hard to keep in JSON. A record inside a record of its own kind has only its required fields.
     """
     arguments = typing.get_args(kind)
     match typing.get_origin(kind):

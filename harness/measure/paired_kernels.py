@@ -397,7 +397,10 @@ class PairBench:
 
             def slowdown(steps: int) -> float:
                 arguments = (*head.subject.arguments[:-1], np.int32(steps))
-                pair = KernelPair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
+                subject = dataclasses.replace(head.subject, arguments=arguments)
+                if subject.launch.graph:
+                    self.device.capture(subject.built, subject.launch, arguments)
+                pair = KernelPair(base.subject, subject)
                 block = measure_pair(self.device, pair, settings, rng, Restoring(buffers))
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
