@@ -78,4 +78,4 @@ class OtherCards:
         with self.current():
             for row in rows:
                 if row.is_written:
-                    row.there.view(self.torch.uint8).fill_(POISON)
+                    row.there.reshape(-1).view(self.torch.uint8).fill_(POISON)
