@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from harness.device.telemetry import Sampler
 from harness.device.toolchains import environment_of
 from harness.errors import HarnessError, SuiteError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict
@@ -25,6 +24,7 @@ from harness.run.device_session import (
     DeviceSession,
     WorkerProcess,
     most_ahead,
+    most_cards,
     unfit,
 )
 from harness.run.two_workers import SIDES, PairsAhead, TurnPair
@@ -130,6 +130,7 @@ class PairSession(DeviceSession):
             command=settings.command,
             busy=settings.busy,
             work_tree=base.work_tree,
+            cards=most_cards(base.suite, head.suite),
         )
         self.base, self.head, self.settings = base, head, settings
         self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
@@ -163,7 +164,7 @@ class PairSession(DeviceSession):
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         elsewhere = self.is_elsewhere(planned.kernel)
-        refused = unfit(planned, self.device, elsewhere=elsewhere)
+        refused = unfit(planned, self.device, elsewhere=elsewhere, cards=self.cards)
         if refused or elsewhere or not self.settings.toolchains:
             return refused
         return untouched(planned.kernel, self.device.backend, has_compilers=self.has_compilers)
@@ -273,7 +274,7 @@ class PairSession(DeviceSession):
         self.become_quiet()
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
-                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                self._sample(stack)
                 turns = self.ahead.next(self._new_turns)
                 stack.callback(turns.close)
                 turns.open()
