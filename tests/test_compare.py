@@ -22,7 +22,7 @@ from harness.run import compare as compare_module
 from harness.run.compare import Comparing, with_twins
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for
 from harness.run.device_session import DeviceSession
-from harness.run.pair_session import match
+from harness.run.pair_session import PairSession, match
 from harness.suite.kernel import Kernel
 from harness.suite.loader import load
 from harness.suite.planning import plan
@@ -69,12 +69,13 @@ class Watching:
         self.processes: list[tuple[int, int, str]] = []
         self.order: list[str] = []
         self.stages: list[str] = []
+        self.waited: list[str] = []
 
     def opened(self, device: object) -> None:
         pass
 
     def waiting(self, sentence: str) -> None:
-        pass
+        self.waited.append(sentence)
 
     def stage(self, stage: str) -> None:
         self.stages.append(stage)
@@ -553,3 +554,72 @@ def test_on_a_noisy_card_what_is_slower_is_found_and_what_is_not_is_not(tmp_path
         assert found.cycles is not None
         assert found.base is not None
         assert found.base.sm_clock_mhz
+
+
+APART = """\
+import os
+import sys
+from pathlib import Path
+
+from harness import Axis, Input, Kernel, Output, Problem, Suite, TorchFunction
+
+class Double(Problem):
+    n = Axis(default=(32,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def setup(case, arrays):
+    import torch
+    with Path({told!r}).open("a") as told:
+        print({side!r}, os.getpid(), torch.WHERE, torch.SETTING, file=told)
+    torch.SETTING = {side!r}
+    return {{"given": 1}}
+
+
+kernels = [Kernel("one", TorchFunction("one.py"), setup=setup, args=("x", "y", "given"))]
+suite = Suite("apart", Double(), kernels, headline="GB/s")
+"""
+
+
+@pytest.mark.usefixtures("ready_workers")
+def test_a_framework_is_imported_once_for_both_sides(tmp_path, monkeypatch):
+    installed = tmp_path / "installed"
+    write_files(installed, {"torch.py": "import os\nWHERE, SETTING = os.getpid(), 'none'\n"})
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.syspath_prepend(installed)
+    told, sides = tmp_path / "told", {}
+    for side in ("base", "head"):
+        files = {"suite.py": APART.format(told=str(told), side=side), "one.py": f"def one(x, y): {side}\n"}
+        sides[side] = load(write_files(tmp_path / side, files))
+    settings = CompareSettings(device="null", pair=replace(QUICK, min_quads=2, max_quads=2), budget_s=1e-9)
+    with Comparing(sides["base"], sides["head"], settings, Watching()) as comparing:
+        comparing.run(*(plan(side.suite) for side in sides.values()))
+        assert comparing._template
+        imported_by = str(comparing._template.pid)
+    lines = [line.split() for line in told.read_text().splitlines()]
+    first = {pid: (side, setting) for side, pid, _, setting in reversed(lines)}
+    assert sorted(first.values()) == [("base", "none"), ("head", "none")]  # later calls see their own
+    assert {where for _, _, where, _ in lines} == {imported_by}
+    assert imported_by not in first
+    assert not psutil.pid_exists(int(imported_by))
+
+
+def test_a_comparison_tells_why_each_process_imports_its_framework(tmp_path):
+    sides = {}
+    for side in ("base", "head"):
+        text = "import os\n\ndef one(x, y): os.environ['CUDA_MODULE_LOADING']\n"
+        files = {"suite.py": APART.format(told=str(tmp_path / "told"), side=side), "one.py": text}
+        sides[side] = load(write_files(tmp_path / side, files))
+    watching = Watching()
+    with PairSession(sides["base"], sides["head"], CompareSettings(device="null"), watching) as session:
+        matched, _ = match(*(plan(side.suite) for side in sides.values()))
+        pairs = [pair for pair, _ in matched]
+        assert session._with_packages(pairs) is None
+        assert session._with_packages(pairs) is None
+    [told] = watching.waited
+    assert told.startswith("Each process imports the packages of its functions again: ")
+    assert told.endswith("one.py mentions environ.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psutil
 import pytest
@@ -171,3 +171,62 @@ def test_a_failure_tells_why_a_worker_was_not_forked(begin, tmp_path):
         with pytest.raises(WorkerError) as caught:
             worker.begin_open("null")()
         assert caught.value.log == "Started by Python: the process that is ready has 2 threads."
+
+
+PACKAGE = """\
+import os
+WHERE = os.getpid()
+SETTING = "none"
+READ = os.environ.get("READ_AT_IMPORT")
+os.environ["SET_AT_IMPORT"] = "1"
+"""
+
+
+@pytest.fixture
+def template(tmp_path, monkeypatch):
+    """Starts templates that import a package `told_package`, with the given text added."""
+    with ExitStack() as stack:
+
+        def start(told="", more="", names=()):
+            module = MODULE.format(imports="", told=told or "__import__('told_package').WHERE")
+            write_files(
+                tmp_path / "modules", {"told_module.py": module, "told_package/__init__.py": PACKAGE + more}
+            )
+            monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+            monkeypatch.setattr(ready, "MODULES", ("told_module",))
+            found = process.template_with(["told_package"], names, {"READ_AT_IMPORT": "yes"})
+            assert found
+            return stack.enter_context(closing(found))
+
+        yield start
+
+
+def told_with(template, **env):
+    return told_by(template=template, env={"READ_AT_IMPORT": "yes", **env})[:2]
+
+
+def test_forks_share_the_import_of_a_package_and_no_setting(template):
+    package = "__import__('told_package')"
+    values = f"os.getpid(), {package}.WHERE, {package}.READ, {package}.SETTING, os.environ['SET_AT_IMPORT']"
+    threads = "len(os.listdir('/proc/self/task'))"
+    started = template(f"({values}, setattr({package}, 'SETTING', 'mine'), {threads})")
+    told = [told_with(started), told_with(started), told_with(started, CUDA_PATH="/read/at/import")]
+    assert [forked for forked, _ in told] == [True, True, False]
+    first, second, other = (eval(values) for _, values in told)
+    assert first[1:] == second[1:] == (started.pid, "yes", "none", "1", None, 1)
+    assert len({started.pid, first[0], second[0], other[0]}) == 4
+    assert other[1] == other[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "why"),
+    [
+        ("raise OSError('no library')", (), "told_package could not be imported before: OSError: no library"),
+        ("import colorsys", ("colorsys",), "colorsys is the name of a module of the suite too"),
+    ],
+    ids=["an error", "a name"],
+)
+def test_a_process_is_started_without_a_package_that_cannot_be_shared(template, more, names, why):
+    started = template("sys.modules.get('told_package')", more, names)
+    assert told_with(started) == (False, "None")
+    assert why in started.reason

@@ -264,7 +264,7 @@ def test_a_case_is_measured_as_long_as_a_card_is_left(name):
         return RunResult(cast("Run", None), (), None)
 
     three = [card("H100", f"GPU-{number}") for number in range(3)]
-    found = spread(three, lambda _: [CaseOfSuite(0, name, "64")], measure)
+    found = spread(three, lambda _: [CaseOfSuite(0, name, ("64", False))], measure)
     assert len(asked) == 3
     assert [len(lost.heirs) for lost in found.lost] in ([1, 2], [2, 1])
     assert len(found.results) == 1
@@ -447,29 +447,29 @@ def test_a_card_that_is_not_there_is_named(harness, cards):
 # Which card gets a case
 
 
-SIZES = st.sampled_from(["64", "128", "4096"])
-NAMES = st.dictionaries(st.text("abcdefg.", min_size=1, max_size=6), SIZES, max_size=40)
+LIKE = st.tuples(st.sampled_from(["64", "128"]), st.booleans())
+NAMES = st.dictionaries(st.text("abcdefg.", min_size=1, max_size=6), LIKE, max_size=40)
 
 
-def given_to(names: Mapping[str, str], cards: list[Card]) -> dict[str, str | None]:
-    cases = [CaseOfSuite(0, name, size) for name, size in names.items()]
+def given_to(names: Mapping[str, tuple[str, bool]], cards: list[Card]) -> dict[str, str | None]:
+    cases = [CaseOfSuite(0, name, like) for name, like in names.items()]
     assigned = assign(cases, cards)
     return {case.id: card.device.uuid for card, of_card in assigned.items() for case in of_card}
 
 
 @given(NAMES, st.integers(1, 5))
-def test_each_card_gets_its_share_of_each_size(names, count):
+def test_each_card_gets_its_share_of_similar_cases(names, count):
     cards = [card("H100", f"GPU-{number}") for number in range(count)]
     found = given_to(names, cards)
     assert found.keys() == names.keys()
-    for size in set(names.values()):
-        of_size = [found[name] for name in names if names[name] == size]
-        assert max(Counter(of_size).values()) <= -(-len(of_size) // count)
+    for like in set(names.values()):
+        of_like = [found[name] for name in names if names[name] == like]
+        assert max(Counter(of_like).values()) <= -(-len(of_like) // count)
     assert found == given_to(dict(reversed(names.items())), cards[::-1])
 
 
 def test_a_new_case_moves_few_others():
-    names = {f"toy.kernel{number}": "64" for number in range(40)}
+    names = {f"toy.kernel{number}": ("64", False) for number in range(40)}
     cards = [card("H100", f"GPU-{number}") for number in range(4)]
     moved = 0
     for more, fewer in pairwise([given_to(dict([*names.items()][: 40 - n]), cards) for n in range(20)]):

@@ -86,26 +86,9 @@ def tell_failed(sentence: str, log: str) -> None:
 
 def tell_wall_time(results: Iterable[Any]) -> None:
     """Print the elapsed time and its stages on standard error, a line for each device."""
-    import time
-    from collections import Counter, defaultdict
+    from harness.run.wall_time import wall_time_lines
 
-    import psutil
-
-    # Linux tells the boot's time in whole seconds: the clock of the day would be up to a second off.
-    started_s = psutil.Process().create_time() - psutil.boot_time()
-    total_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
-    spent_s: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for result in results:
-        device = result.device
-        stages = spent_s[device.spec, device.uuid or ""]
-        stages |= {stage: stages.get(stage, 0.0) + seconds for stage, seconds in result.wall_s.items()}
-    of_spec = Counter(spec for spec, _ in spent_s)
-    for (spec, uuid), stages in spent_s.items():
-        stages["other"] = total_s - sum(stages.values())  # for example imports, and loading suites
-        told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
-        name = f"{spec} {uuid}" if of_spec[spec] > 1 else spec  # a cluster has a cuda:0 on each host
-        where = f", {name}" if len(spent_s) > 1 else ""
-        click.echo(f"Wall time {total_s:.2f} s{where}: {told}.", err=True)
+    tell_lines(wall_time_lines(results))
 
 
 def show_sheets(sheets: Iterable[Any]) -> None:

@@ -76,10 +76,12 @@ def measure_suites(
 
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
-    """Return a context that opens the command's single device while it loads suites."""
-    from harness.run import device_session
+    """Return a context that opens the command's single device, or finds its cards, while it loads suites."""
+    from harness.run import device_session, several_cards
 
-    if selection.gpus is not None or selection.scheduler is not None:
+    if selection.gpus is not None:
+        return several_cards.finding(selection.gpus)
+    if selection.scheduler is not None:
         return nullcontext()
     return device_session.opening(selection.device or config.device)
 
@@ -102,7 +104,11 @@ def _on_cards(
 
     def spread_over(chosen: Sequence[Card], some: Collection[int]) -> list[tuple[int, R]]:
         def listed(device: DeviceInfo) -> list[CaseOfSuite]:
-            return [case for suite in some for case in cases_of(suite, work.planned(suite, device))]
+            return [
+                case
+                for suite in some
+                for case in cases_of(suite, work.planned(suite, device), device.backend)
+            ]
 
         found = spread(chosen, listed, measure_there, share=share)
         _tell_lost(found)

@@ -65,7 +65,7 @@ from harness.suite.planning import at_least_one, launch_of
 from harness.suite.problem import Case, Problem
 from harness.suite.sources import Program, program
 from harness.suite.suite import Suite
-from harness.suite.suite_files import tree_sha256
+from harness.suite.suite_files import functions_sha256
 from harness.system.file_access import commands_told, reaches_beside
 
 T = TypeVar("T")
@@ -777,7 +777,7 @@ def _passed(prepared: PreparedKernel) -> tuple[str, ...]:
     if prepared.kernel.setup is None:
         return arguments
     # The files decide the result, even if it stands in for an array.
-    setup = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+    setup = hashlib.sha256((prepared.source.setup + functions_sha256(prepared.suite)).encode()).hexdigest()
     return *arguments, f"setup {setup}"
 
 

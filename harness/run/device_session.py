@@ -60,6 +60,8 @@ from harness.system.process import SUITE_SOCKET, Failed, LostError, Process, Pro
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from harness.system.ready import Template
+
 R = TypeVar("R")
 P = TypeVar("P")
 """A process, or several, that answer a request."""
@@ -93,6 +95,17 @@ class TimedOutError(WorkerError):
     reason = "timed-out"
 
 
+def worker_variables() -> dict[str, str]:
+    """Return the variables that every worker process gets."""
+    # The worker gets its own folder, because it would resolve relative paths there.
+    names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
+    paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
+    # Use the driver's defaults. If the host waited for each launch, its time would be in every result. If
+    # streams shared a connection to the card, they would wait for each other, and work on a wrong stream
+    # would go unnoticed.
+    return {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8", **paths}
+
+
 class WorkerProcess(Process):
     def __init__(
         self,
@@ -103,23 +116,19 @@ class WorkerProcess(Process):
         answered: Answered | None = None,
         *,
         fresh: bool = False,
+        template: Template | None = None,
     ) -> None:
         """Start the process.
 
         `python` is an interpreter whose environment the process uses; it must have this harness and the
         packages. `before` are the words of a program that starts it. `answered` answers each question of the
-        process. A `fresh` process is started by Python instead of a fork.
+        process. A `fresh` process is started by Python instead of a fork, of `template` if there is one.
         """
         self.scratch, self.answered = scratch, answered
-        # The worker gets its own folder, because it would resolve relative paths there.
-        names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
-        paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        # Use the driver's defaults. If the host waited for each launch, its time would be in every result. If
-        # streams shared a connection to the card, they would wait for each other, and work on a wrong stream
-        # would go unnoticed.
-        defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
-        env = {**defaults, **paths, **env}
-        super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
+        env = {**worker_variables(), **env}
+        super().__init__(
+            "harness.measure.worker", env=env, python=python, before=before, fresh=fresh, template=template
+        )
 
     def begin_open(
         self,

@@ -26,18 +26,22 @@ from harness.run.device_session import (
     most_ahead,
     most_cards,
     unfit,
+    worker_variables,
 )
 from harness.run.two_workers import SIDES, PairsAhead, TurnPair
 from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.suite.loader import LoadedSuite
+from harness.suite.packages_ahead import packages_ahead
 from harness.suite.planning import PlannedCase, Refusal
 from harness.suite.problem import Case, ceil_div
 from harness.suite.suite_data import DefinitionCall, Loading, SuiteCall, SuiteData
 from harness.system.decoding import decode
-from harness.system.process import Failed, Query
+from harness.system.process import Failed, Query, template_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from harness.system.ready import Template
 
 Purpose = Literal["look", "confirm", "attribute", "explain"]
 PURPOSES: Mapping[Purpose, str] = {
@@ -137,6 +141,10 @@ class PairSession(DeviceSession):
         self.has_compilers = bool(self._compilers)
         """True if the sides have different compilers."""
         self.ahead = PairsAhead()
+        self._template: Template | None = None
+        """A process that has imported the packages of both sides, from which their processes are forked."""
+        self._told_slow = False
+        """True once it is reported why each process imports packages again."""
         self._turns: TurnPair | None = None
         loadings = {"base": base.loading, "head": head.loading}
         self._loadings: dict[str, Loading] = {side: each for side, each in loadings.items() if each}
@@ -267,7 +275,39 @@ class PairSession(DeviceSession):
 
     def begin_ahead(self) -> None:
         """Start a pair of processes, if one is needed."""
+        pairs, _ = self.ahead.wanted
+        if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
+            self._template = self._with_packages(pairs)
         self.ahead.start(self._new_turns, 1)
+
+    def _with_packages(self, pairs: Sequence[protocol.PairOf]) -> Template | None:
+        """Return a process that imports the packages of these pairs; None if it must not.
+
+        Both sides have it in common, because their libraries then have the same addresses: those of two
+        processes differ, and forks would repeat the difference. So both sides must import the same.
+        """
+        found = []
+        for side, suite in (("base", self.base.suite), ("head", self.head.suite)):
+            kernels = {each.kernel for pair in pairs for each in pair.sides.values() if each.suite == side}
+            found.append(packages_ahead(suite, map(suite.by_name.__getitem__, kernels), self.device.backend))
+        base, head = found
+        told = [loading.data for loading in self._loadings.values()]
+        if variables := sorted({name for each in told if each for name in each.variables}):
+            self._tell_slow(f"suite.py sets {variables[0]}")
+        elif why_not := base.why_not or head.why_not:
+            self._tell_slow(why_not)
+        elif base.packages != head.packages:
+            differing = sorted({*base.packages} ^ {*head.packages})
+            self._tell_slow(f"only one side imports {differing[0]}")
+        elif base.packages and all(told):
+            return template_with(base.packages, sorted({*base.names, *head.names}), worker_variables())
+        return None
+
+    def _tell_slow(self, why: str) -> None:
+        """Report once why no process is forked from one that has the packages."""
+        if not self._told_slow:
+            self._told_slow = True
+            self.observer.waiting(f"Each process imports the packages of its functions again: {why}.")
 
     def _side_processes(self) -> TurnPair:
         """Return a process for each side that has opened the device. Start them if needed."""
@@ -280,6 +320,8 @@ class PairSession(DeviceSession):
                 turns.open()
                 self._worker = stack.pop_all()
             self._turns = turns
+            if self._template and self._template.reason:
+                self._tell_slow(self._template.reason)
         return self._turns
 
     def _new_turns(self, first: SideName) -> TurnPair:
@@ -289,7 +331,8 @@ class PairSession(DeviceSession):
         """Return a worker for one side, in the environment of the side's toolchain."""
         toolchain = self.settings.toolchains.get(side)
         if toolchain is None:
-            return self._new_worker()
+            answered = self._answered_by()
+            return WorkerProcess(self.scratch, answered=answered, fresh=self._fresh, template=self._template)
         return self._new_worker(toolchain.python, environment_of(toolchain))
 
     def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
@@ -299,6 +342,8 @@ class PairSession(DeviceSession):
     def __exit__(self, *error: object) -> None:
         self.ahead.close()
         super().__exit__(*error)
+        if self._template is not None:
+            self._template.close()
 
     def end_opened(self) -> None:
         self.ahead.close()

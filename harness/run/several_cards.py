@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from harness.measure.protocol import DescribeDevices
 from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, Row, Verdict
 from harness.run.calibrate import CalibrationResult
-from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
+from harness.run.device_session import OPEN_TIMEOUT_S, Pending, WorkerProcess, identified
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.files import scratch_folder
@@ -63,8 +64,9 @@ class CaseOfSuite(NamedTuple):
     suite: int
     """Position of the suite in the command."""
     id: str
-    size: str
-    """Label of its size."""
+    like: tuple[str, bool]
+    """Label of its size, and True if the suite's own code runs in its processes. Cases that are alike in both
+    take similar time."""
 
 
 class Lost(NamedTuple):
@@ -112,14 +114,43 @@ def specs_of(gpus: str) -> tuple[str, ...]:
     return tuple(specs)
 
 
+_Described = Pending[tuple[DeviceInfo, ...]]
+_described: ContextVar[tuple[str, _Described] | None] = ContextVar("described", default=None)
+"""Words for some cards, and their description."""
+
+
+@contextmanager
+def _describing(gpus: str) -> Iterator[_Described]:
+    """Ask a process for the description of cards. Raises UsageError, WorkerError."""
+    request = DescribeDevices(specs=specs_of(gpus))
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
+        described = worker.begin(request, OPEN_TIMEOUT_S)
+        yield described
+
+
+@contextmanager
+def finding(gpus: str) -> Iterator[None]:
+    """Describe cards while this block loads suites. `find_cards` takes the description, once.
+
+    Raises UsageError, WorkerError.
+    """
+    with _describing(gpus) as described:
+        before = _described.set((gpus, described))
+        try:
+            yield
+        finally:
+            _described.reset(before)
+
+
 def find_cards(gpus: str) -> list[Card]:
     """Return the cards that `gpus` names, in the form that `specs_of` reads; every CUDA card for ``all``.
 
     Raises UsageError for an invalid name or a duplicate card, and DeviceError for a missing card.
     """
-    request = DescribeDevices(specs=specs_of(gpus))
-    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as worker:
-        found = worker.ask(request, OPEN_TIMEOUT_S)
+    early = _described.get()
+    _described.set(None)
+    with nullcontext(early[1]) if early and early[0] == gpus else _describing(gpus) as described:
+        found = described(lambda _: None)
     if isinstance(found, Failed):
         raise DeviceError(found.message, log=found.log)
     cards = [_card(device) for device in found]
@@ -159,25 +190,30 @@ def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
 # Assigning cases to cards
 
 
-def cases_of(suite: int, planned: Iterable[PlannedCase]) -> list[CaseOfSuite]:
+def cases_of(suite: int, planned: Iterable[PlannedCase], backend: str) -> list[CaseOfSuite]:
     """Return the planned cases of a suite, each once."""
-    found = {each.case.id: CaseOfSuite(suite, each.case.id, each.case.size_label) for each in planned}
+    found = {
+        each.case.id: CaseOfSuite(
+            suite, each.case.id, (each.case.size_label, each.kernel.runs_on_host(backend))
+        )
+        for each in planned
+    }
     return list(found.values())
 
 
 def assign(cases: Collection[CaseOfSuite], cards: Collection[Card]) -> dict[Card, list[CaseOfSuite]]:
-    """Return the cases of each card. No card gets more than its share of each size, rounded up.
+    """Return the cases of each card. No card gets more than its share of similar cases, rounded up.
 
     Within that limit only a case's id and a card's identity decide. So a case goes to the same card in the
     next run, and a new case moves few others.
     """
     found: dict[Card, list[CaseOfSuite]] = {card: [] for card in cards}
-    of_size = Counter(case.size for case in cases)
-    room = {(card, size): ceil_div(count, len(cards)) for card in cards for size, count in of_size.items()}
+    counts = Counter(case.like for case in cases)
+    room = {(card, like): ceil_div(count, len(cards)) for card in cards for like, count in counts.items()}
     for case in sorted(cases, key=attrgetter("id")):
-        free = [card for card in cards if room[card, case.size]]
+        free = [card for card in cards if room[card, case.like]]
         chosen = max(free, key=lambda card: _draw(case, card))
-        room[chosen, case.size] -= 1
+        room[chosen, case.like] -= 1
         found[chosen].append(case)
     return found
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
+
+from harness.records.types import DeviceInfo
 
 STAGES = ("queue", "open", "build", "inputs", "reference", "verify", "measure", "judge")
 """Stages of a session.
@@ -48,3 +52,32 @@ class WallTime:
         """Return the seconds of each stage so far."""
         self.enter(self._stage)
         return dict(self._spent_s)
+
+
+class Spent(Protocol):
+    """A result with the wall time of its session by stage, in seconds."""
+
+    @property
+    def device(self) -> DeviceInfo: ...
+    @property
+    def wall_s(self) -> Mapping[str, float]: ...
+
+
+def wall_time_lines(results: Iterable[Spent]) -> Iterator[str]:
+    """Yield the elapsed time of this process and its stages, a line for each device."""
+    import psutil
+
+    # Linux tells the boot's time in whole seconds: the clock of the day would be up to a second off.
+    started_s = psutil.Process().create_time() - psutil.boot_time()
+    total_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+    spent_s: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for result in results:
+        stages = spent_s[result.device.spec, result.device.uuid or ""]
+        stages |= {stage: stages.get(stage, 0.0) + seconds for stage, seconds in result.wall_s.items()}
+    of_spec = Counter(spec for spec, _ in spent_s)
+    for (spec, uuid), stages in spent_s.items():
+        stages["other"] = total_s - sum(stages.values())  # for example imports, and loading suites
+        told = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in stages.items())
+        name = f"{spec} {uuid}" if of_spec[spec] > 1 else spec  # a cluster has a cuda:0 on each host
+        where = f", {name}" if len(spent_s) > 1 else ""
+        yield f"Wall time {total_s:.2f} s{where}: {told}."

@@ -33,7 +33,7 @@ from harness.suite.layout import Parameter
 from harness.suite.problem import Case
 from harness.suite.python_functions import PythonCall, check_defined
 from harness.suite.suite import Suite
-from harness.suite.suite_files import QUOTED_INCLUDE, cached_tree_sha256, include_folders
+from harness.suite.suite_files import QUOTED_INCLUDE, cached_tree_sha256, functions_sha256, include_folders
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -166,7 +166,7 @@ class Program:
     compiler: str = ""
     """Path of the nvcc to compile with; empty for the default one."""
     tree_sha256: str = ""
-    """Hash of the suite's tree, if the program depends on more than text and options; else empty."""
+    """Hash of the suite's files, if the program depends on more than text and options; else empty."""
 
     @property
     def compiled(self) -> tuple[str, ...]:
@@ -232,7 +232,8 @@ def program(
         and is_self_contained(made.text, made.options, system_headers=system_headers)
     )
     if not is_whole:
-        made = dataclasses.replace(made, tree_sha256=cached_tree_sha256(suite))
+        tree = functions_sha256(suite) if made.kind == "host" else cached_tree_sha256(suite)
+        made = dataclasses.replace(made, tree_sha256=tree)
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
     return _in_parts(made, launch, backend)
@@ -494,7 +495,7 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         *(source.framework, source.file, name),
         *_values(case),
     )
-    code = cached_tree_sha256(suite, parsed=True)
+    code = functions_sha256(suite, parsed=True)
     call = PythonCall(
         framework=source.framework,
         file=file,

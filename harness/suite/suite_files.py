@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +110,15 @@ def project_of(folder: Path) -> Path:
     return folder.parent
 
 
-def tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
+def tree_sha256(suite: Suite, *, parsed: bool = False, without: Collection[Path] = ()) -> str:
     """Return a hash of names and bytes of everything that a build can read. Raises SuiteError.
 
-    These are all files of the suite's folder except caches, and files elsewhere that sources include. With
-    `parsed`, comments and layout of Python files are ignored.
+    These are all files of the suite's folder except caches, and files elsewhere that sources include, but not
+    the files `without`. With `parsed`, comments and layout of Python files are ignored.
     """
     digest = hashlib.sha256()
-    named = ((Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite))
+    files = tree_files(suite).difference(without)
+    named = ((Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in files)
     for name, path in sorted(named):
         try:
             content = read_regular(path)
@@ -153,13 +154,64 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
             yield folder / entry.name
 
 
-def cached_tree_sha256(suite: Suite, *, parsed: bool = False) -> str:
+def cached_tree_sha256(suite: Suite) -> str:
     """Return `tree_sha256` of a loaded suite, computed once: each of its programs needs it."""
+    return _once(suite, "_tree_sha256", lambda: tree_sha256(suite))
+
+
+def functions_sha256(suite: Suite, *, parsed: bool = False) -> str:
+    """Return a hash of everything that Python functions of a loaded suite depend on, computed once.
+
+    It is `tree_sha256` without files that only compilers read, if no Python file of the suite may find them:
+    worker processes run in another folder. Raises SuiteError.
+    """
+
+    def computed() -> str:
+        files = tree_files(suite)
+        compiled = set() if _may_find_files(files) else _only_compiled(suite)
+        without = {path for path in files if Path(os.path.realpath(path)) in compiled}
+        return tree_sha256(suite, parsed=parsed, without=without)
+
+    return _once(suite, f"_functions_sha256_{parsed}", computed)
+
+
+def _once(suite: Suite, name: str, compute: Callable[[], str]) -> str:
     cache: dict[str, Any] = vars(suite)
-    key = f"_tree_sha256_{parsed}"
-    if key not in cache:
-        cache[key] = tree_sha256(suite, parsed=parsed)
-    return str(cache[key])
+    if name not in cache:
+        cache[name] = compute()
+    return str(cache[name])
+
+
+_FINDS_FILES = re.compile(
+    rb"__(?:file|path|spec|loader|import|globals|code)__|getsource|getfile|_getframe|f_code|co_filename|get_data"
+    rb"|find_spec(?!\([\"'])|find_loader|import_module|(?<![.\w])(?:eval|exec)\b|\.root\b|\bsys\.\w*(?:path|modules)"
+    rb"|\b(?:inspect|traceback|pkgutil|resources|runpy|globals|cwd|getcwd|chdir|environ|environb|getenv)\b"
+    rb"|from\s+sys\s+import|import\s+sys\s+as|/proc/"
+)
+"""Words of Python code that may find its own folder."""
+_FOUND_SPEC = re.compile(rb"find_spec\([\"']([\w.]+)")
+"""A module by name whose place is asked for."""
+
+
+def _may_find_files(files: Collection[Path]) -> bool:
+    """Tell whether Python code in these files may find the folder of the suite; true for compiled modules."""
+    python = [path for path in files if path.suffix == ".py"]
+    modules = {path.stem.encode() for path in python}
+    if any(path.suffix in (".so", ".pyd") for path in files):
+        return True
+    for content in map(read_regular, python):
+        asked = {name.partition(b".")[0] for name in _FOUND_SPEC.findall(content)}
+        if _FINDS_FILES.search(content) or not asked.isdisjoint(modules):
+            return True
+    return False
+
+
+def _only_compiled(suite: Suite) -> set[Path]:
+    """Return the sources of kernels that no Python code has opened in this process, with links resolved."""
+    sources = {*suite.prelude.values(), *(name for kernel in suite.kernels for name in kernel.files)}
+    # A Python file is never just a kernel's source.
+    compiled = {(suite.root / name).resolve() for name in sources if not name.endswith(".py")}
+    return compiled - opened_files()
 
 
 _READS_ITSELF = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
@@ -218,10 +270,7 @@ def definition_sha256(suite: Suite) -> str:
     hashes mean the same problem. Call it in the process that has loaded the suite.
     """
     found = hashlib.sha256()
-    sources = {*suite.prelude.values(), *(name for kernel in suite.kernels for name in kernel.files)}
-    # A Python file is never just a kernel's source, nor is a file that suite.py has read.
-    compiled = {(suite.root / name).resolve() for name in sources if not name.endswith(".py")}
-    compiled -= opened_files()
+    compiled = _only_compiled(suite)
     function = suite.problem.reference_function
     beside = {*opened_beside(suite.root), *([function.path] if function else [])}
     files = {*tree_files(suite), *filter(Path.is_file, beside)}

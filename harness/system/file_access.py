@@ -48,7 +48,10 @@ _hearers: list[Callable[[str], object]] = []
 
 @contextlib.contextmanager
 def commands_told(hear: Callable[[str], object]) -> Iterator[None]:
-    """Report the name of each command that Python code starts in this block, usually a compiler."""
+    """Report the name of each command that Python code starts in this block, usually a compiler.
+
+    A command that is only asked for its version is not reported.
+    """
     _hearers.append(hear)
     try:
         yield
@@ -71,7 +74,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
             for noted in (_opened, _unchecked, *_since):
                 noted.add(name)
-        if event == "subprocess.Popen":
+        if event == "subprocess.Popen" and "--version" not in arguments[1]:  # as Triton asks once a process
             for hear in _hearers:
                 hear(os.path.basename(os.fsdecode(arguments[0])))  # noqa: PTH119
 

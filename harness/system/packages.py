@@ -5,6 +5,7 @@ It is separate because its imports take longer than all others that most kernels
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from importlib import metadata
 
@@ -35,6 +36,16 @@ def first_installed(names: Sequence[str]) -> str | None:
 def versions(needs: Sequence[str]) -> list[str]:
     """Return name and version of each; for a missing package, which is not needed for a build, a note."""
     return [f"{name} {_version(name)}" for name in (Requirement(need).name for need in needs)]
+
+
+def modules_of(needs: Sequence[str]) -> set[str]:
+    """Return the top-level modules of these packages, as far as they are installed."""
+    found: set[str] = set()
+    for need in needs:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            files = metadata.files(Requirement(need).name) or ()
+            found |= {file.parts[0].removesuffix(".py") for file in files}
+    return found
 
 
 def _version(name: str) -> str:

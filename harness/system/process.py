@@ -27,6 +27,7 @@ from harness.system import interrupts, ready, supervisor
 from harness.system.decoding import decoder
 from harness.system.files import UNREADABLE, no_temporary_folder, start_folder
 from harness.system.supervisor import kill_descendants, stands_in_for
+from harness.system.template import CAN_FORK
 
 CAN_START = hasattr(os, "killpg")
 """False on Windows, where only reading stored measurements works."""
@@ -146,11 +147,13 @@ class _Child:
         env: Mapping[str, str],
         piped: bool,
         module: str = "",
+        template: ready.Template | None = None,
     ) -> None:
         """Start the process. `command` returns its words, given the number of the pipe for deadlines.
 
         Its output is kept, except standard output if `piped`, when its input is a pipe too. For a `module`,
-        it is forked from a process that has imported the module, if there is one.
+        it is forked from a process that has imported the module, if there is one: from `template` if that is
+        possible.
         """
         if not CAN_START:
             raise MeasureError(NOT_HERE)
@@ -164,7 +167,11 @@ class _Child:
         self.why_fresh = ""
         """Reason why the process is no fork of a ready one; empty if there is no reason."""
         try:
-            forked = ready.fork(module, cwd, env, control, self._log) if module else ""
+            forked: ready.ForkedProcess | str = ""
+            if module and template is not None:
+                forked = template.fork(module, cwd, env, control, self._log)
+            if module and isinstance(forked, str):
+                forked = ready.fork(module, cwd, env, control, self._log)
             if isinstance(forked, str):
                 self.why_fresh = forked
                 self._process = subprocess.Popen(
@@ -362,11 +369,13 @@ class Process(_Child):
         python: str = "",
         before: Sequence[str] = (),
         fresh: bool = False,
+        template: ready.Template | None = None,
     ) -> None:
         """Start the process, with `python` instead of this interpreter, which then finds only this package.
 
         `before` is a command that runs the command after it, with the same input and output. A `fresh`
-        process is not a fork of a ready one: its libraries have their own addresses.
+        process is not a fork of a ready one: its libraries have their own addresses. Another process is a
+        fork of `template`, if that is possible.
         """
         address = os.environ.get(SUITE_SOCKET)
         self._relayed = bool(address)
@@ -386,6 +395,7 @@ class Process(_Child):
                 env={**os.environ, **(env or {}), "PYTHONPATH": search},
                 piped=True,
                 module="" if outer or python or fresh else module,
+                template=template,
             )
             self._folder = stack.pop_all()
         assert self._process.stdin is not None
@@ -533,6 +543,22 @@ class Process(_Child):
                 os.kill(begun, relayed)
             else:
                 os.killpg(begun, ours)
+
+
+def template_with(
+    packages: Sequence[str], names: Sequence[str], env: Mapping[str, str]
+) -> ready.Template | None:
+    """Return a template that imports packages too, for processes with these additional variables.
+
+    `names` are as in Template. None if no process can be forked here.
+    """
+    if not CAN_FORK or os.environ.get(ready.FRESH) or os.environ.get(SUITE_SOCKET):
+        return None
+    try:
+        env = {**os.environ, **env, "PYTHONPATH": _import_path()}
+        return ready.Template(ready.MODULES, env, packages, names)
+    except OSError:
+        return None
 
 
 def begin_ready(modules: Sequence[str] = ready.MODULES) -> None:

@@ -54,14 +54,27 @@ class ForkedProcess:
 class Template:
     """A process that forks itself. It ends with this process."""
 
-    def __init__(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start the template, which imports the modules in order. Raises OSError."""
-        self._env, self._lock = dict(env), threading.Lock()
+    def __init__(
+        self,
+        modules: Sequence[str],
+        env: Mapping[str, str],
+        packages: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> None:
+        """Start the template, which imports the modules in order, then the packages. Raises OSError.
+
+        It forks before it has imported all modules, but never before it has imported all packages. Packages
+        read the environment when they are imported, so with packages all forks have the same environment.
+        `names` are modules that the forks find in places that the template does not search.
+        """
+        self._env, self._names, self._lock = dict(env), tuple(names), threading.Lock()
+        self._late = () if packages else _LATE
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_BYTES)
         self._socket.settimeout(_PATIENCE_S)
         with theirs:
-            words = ["-m", "harness.system.template", str(theirs.fileno()), *modules]
+            words = ["-m", "harness.system.template", str(theirs.fileno())]
+            words += [" ".join(modules), " ".join(packages)]
             self._process = subprocess.Popen(
                 [sys.executable, supervisor.__file__, supervisor.NOBODY, *words],
                 pass_fds=[theirs.fileno()],
@@ -73,7 +86,7 @@ class Template:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._reason = ""
+        self.reason = ""
         """Reason why it cannot fork; empty if it can."""
 
     def close(self) -> None:
@@ -86,22 +99,23 @@ class Template:
     ) -> ForkedProcess | str:
         """Return a process that runs the module, or the reason why Python has to start it."""
         with self._lock:
-            if not self._reason:
+            if not self.reason:
                 differing = {name for name in {*env, *self._env} if env.get(name) != self._env.get(name)}
-                if early := sorted(name for name in differing if not name.startswith(_LATE)):
+                if early := sorted(name for name in differing if not name.startswith(self._late)):
                     return f"{early[0]} is another variable than the process that is ready has read"
                 try:
-                    return self._ask(Order(module=module, folder=str(folder), env=env), control, log)
+                    order = Order(module=module, folder=str(folder), env=env, names=self._names)
+                    return self._ask(order, control, log)
                 except _UnfitError as error:
-                    self._reason = str(error)
+                    self.reason = str(error)
                 except UnicodeEncodeError:
                     return "its variables or its folder are no UTF-8"
                 except (OSError, msgspec.MsgspecError) as error:
-                    self._reason = f"the process that is ready does not answer: {error}"
+                    self.reason = f"the process that is ready does not answer: {error}"
                 except BaseException:  # An interrupt: the next answer would belong to this order.
-                    self._reason = "the process that is ready was interrupted"
+                    self.reason = "the process that is ready was interrupted"
                     raise
-            return self._reason
+            return self.reason
 
     def _ask(self, order: Order, control: int, log: BinaryIO) -> ForkedProcess:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:

@@ -1,9 +1,9 @@
 """A process that imports modules for others, and forks itself: ``python -m harness.system.template``.
 
-It runs no code of a suite and opens no device. So its forks are as fresh as processes started by Python: each
-has its own context on a card, its own random numbers, and its own addresses of later mappings. A fork is a
-child of the requesting process, and gets its own supervisor. Fork and template are independent: each survives
-the end of the other.
+It runs no code of a suite and opens no device, though it may import a framework. So its forks are as fresh as
+processes started by Python: each has its own context on a card, its own random numbers, and its own addresses
+of later mappings. A fork is a child of the requesting process, and gets its own supervisor. Fork and template
+are independent: each survives the end of the other.
 
 Only the forking thread continues in a fork. So the template does not fork while it has a second thread, nor
 with a device open. BLAS ends its threads when its process forks, and starts them again when they are needed.
@@ -24,7 +24,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ _MOST_PLACES = 2**22
 """Number of possible start addresses of a fork's mappings, a page apart."""
 _room: list[mmap.mmap] = []
 """Address space that a fork leaves free."""
+_NOT_INITIALIZED = 3
+"""Status of every call to CUDA's driver before its initialization."""
 _PARENT_GLANCE_S = 1.0
 """Time in seconds between two checks that the requesting process still lives."""
 
@@ -57,6 +59,8 @@ class Order(msgspec.Struct, frozen=True):
     folder: str
     """Folder in which the process starts."""
     env: Mapping[str, str]
+    names: tuple[str, ...] = ()
+    """Names of modules that the process must find elsewhere, so that the template may not have them."""
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -74,35 +78,72 @@ class _Received:
     files: tuple[int, ...]
 
 
-def serve(asked: socket.socket, modules: list[str]) -> _Received | None:
-    """Import the modules, and execute orders during and after that.
+@dataclass(slots=True)
+class _Imports:
+    """Imports of the template."""
+
+    modules: tuple[str, ...]
+    packages: tuple[str, ...]
+    """Modules without which it does not fork, imported after all others."""
+    variables: Mapping[str, str]
+    """Environment before the first import."""
+    before: frozenset[str] = frozenset()
+    """Modules that were loaded before the packages."""
+    failed: str = ""
+    """Reason why an import failed; empty if none did."""
+
+    def run(self, name: str) -> None:
+        """Import a module, and do the work that would be equal in all forks."""
+        if name in self.packages and not self.before:
+            self.before = frozenset(sys.modules)
+        if name not in sys.modules and not self.failed:
+            try:
+                vars(importlib.import_module(name)).get("before_forks", lambda: None)()
+            except BaseException as error:  # noqa: BLE001 - a package may raise anything
+                self.failed = f"{name} could not be imported before: {type(error).__name__}: {error}"[:500]
+
+    def run_all(self, module: str) -> None:
+        for name in (module, *self.packages):
+            self.run(name)
+
+    def unfit(self, names: Collection[str]) -> str:
+        """Return why a process that needs its own modules of these names cannot be a fork."""
+        added = (
+            {name.partition(".")[0] for name in sys.modules.keys() - self.before} if self.packages else set()
+        )
+        taken = sorted(added.intersection(names))
+        return self.failed or (f"{taken[0]} is the name of a module of the suite too" if taken else "")
+
+    def set_variables(self) -> dict[str, str | None]:
+        """Return the variables that imports have set; None for a removed variable."""
+        names = os.environ.keys() | self.variables.keys()
+        now = {name: os.environ.get(name) for name in names}
+        return {name: value for name, value in now.items() if value != self.variables.get(name)}
+
+
+def serve(asked: socket.socket, imports: _Imports) -> _Received | None:
+    """Import the modules and packages, and execute orders during and after that.
 
     Return the order in a fork, and None in the template once no requester is left.
     """
     parent = os.getppid()
-    waiting = list(modules)
+    waiting = [*imports.modules, *imports.packages]
     gc.disable()  # the imports stay
     while True:
         ready, _, _ = select.select([asked], [], [], 0 if waiting else _PARENT_GLANCE_S)
         if ready:
             if (received := _receive(asked)) is None:
                 return None
-            answer = _carry_out(received, asked)
+            answer = _carry_out(received, asked, imports)
             if answer is None:
                 return received
             for file in received.files:
                 os.close(file)
             asked.send(msgspec.json.encode(answer))
         elif waiting:
-            _import(waiting.pop(0))
+            imports.run(waiting.pop(0))
         elif os.getppid() != parent:
             return None
-
-
-def _import(name: str) -> None:
-    """Import a module, and do the work that would be equal in all forks."""
-    if name not in sys.modules:
-        getattr(importlib.import_module(name), "before_forks", lambda: None)()
 
 
 def _receive(asked: socket.socket) -> _Received | None:
@@ -111,11 +152,11 @@ def _receive(asked: socket.socket) -> _Received | None:
     return _Received(decode(message, Order), tuple(files)) if message else None
 
 
-def _carry_out(received: _Received, asked: socket.socket) -> Forked | None:
+def _carry_out(received: _Received, asked: socket.socket, imports: _Imports) -> Forked | None:
     """Fork, and return the answer in the template; return None in the fork."""
-    _import(received.order.module)
+    imports.run_all(received.order.module)
     gc.freeze()  # a garbage collection in a fork would copy each page that it examines
-    if reason := _unfit():
+    if reason := imports.unfit(received.order.names) or _unfit():
         return Forked(why=reason)
     pid = fork_beside()
     if pid < 0:
@@ -137,7 +178,16 @@ def _unfit() -> str:
     opened = {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}  # noqa: PTH208
     if devices := sorted(each for each in opened - {os.devnull} if each.startswith("/dev/")):
         return f"the process that is ready has {devices[0]} open"
-    return ""
+    return "the process that is ready has initialized CUDA's driver" if _has_driver() else ""
+
+
+def _has_driver() -> bool:
+    """Tell whether CUDA's driver is loaded and initialized, without loading or initializing it."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return int(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p()))) != _NOT_INITIALIZED
 
 
 def _threads() -> int:
@@ -160,9 +210,11 @@ def fork_beside() -> int:
     return pid
 
 
-def become(received: _Received) -> None:
+def become(received: _Received, changed: Mapping[str, str | None]) -> None:
     """Turn a fork into a process as Python would have started it; return in the process, under its
     supervisor.
+
+    `changed` are the variables that imports have set or removed.
     """
     order = received.order
     os.setsid()
@@ -172,9 +224,10 @@ def become(received: _Received) -> None:
         os.dup2(file, number)
     _close_all_but({0, 1, 2, control})
     os.chdir(order.folder)
-    for name in os.environ.keys() - order.env.keys():
+    env = {name: value for name, value in {**order.env, **changed}.items() if value is not None}
+    for name in os.environ.keys() - env.keys():
         del os.environ[name]
-    os.environ.update(order.env)
+    os.environ.update(env)
     time.tzset()
     supervisor.supervise(control)  # a fork of the C library, which knows its own number
     gc.enable()
@@ -206,12 +259,13 @@ def _scatter() -> None:
 
 
 def main() -> int:
-    number, *modules = sys.argv[1:]
+    number, modules, packages = sys.argv[1:]
     supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
-    received = serve(socket.socket(fileno=int(number)), modules)
+    imports = _Imports(tuple(modules.split()), tuple(packages.split()), dict(os.environ))
+    received = serve(socket.socket(fileno=int(number)), imports)
     if received is None:
         return 0
-    become(received)
+    become(received, imports.set_variables())
     module: Any = sys.modules[received.order.module]
     sys.argv = [str(module.__file__)]
     return int(module.main())

@@ -152,6 +152,37 @@ def test_a_function_is_as_its_whole_folder(is_identical, head):
     assert not is_identical(FUNCTION, head)
 
 
+OTHER = suite().replace(
+    '[Kernel("one"', '[Kernel("other", {"cuda": "other.cu"}, block=1, grid=1), Kernel("one"'
+)
+BESIDE = {**FUNCTION, "twice/suite.py": OTHER, "twice/other.cu": "// 1"}
+
+
+@pytest.mark.parametrize(
+    ("helper", "head", "identical"),
+    [
+        pytest.param(HELPER, {"twice/other.cu": "// 2"}, True, id="which only a compiler reads"),
+        pytest.param(HELPER, {"twice/other.cu": "// 2", "twice/tile.cuh": ""}, False, id="with a header"),
+        pytest.param(HELPER, {"twice/other.cu": "// 2", "twice/helper.py": SLOW}, False, id="with a module"),
+        *(
+            pytest.param(f"{HELPER}{code}\n", {"twice/other.cu": "// 2"}, False, id=code)
+            for code in (
+                "PLACE = __file__",
+                "import os; PLACE = os.environ",
+                "import sys; PLACE = sys.path[0]",
+                "import sys; PLACE = sys.modules",
+                "import importlib.util; PLACE = importlib.util.find_spec('helper').origin",
+                "from importlib.util import find_spec as found",
+                "from inspect import getfile as found",
+                "def place(kernel): return kernel.root",
+            )
+        ),
+    ],
+)
+def test_the_source_of_another_kernel_counts_if_a_function_may_find_it(is_identical, helper, head, identical):
+    assert is_identical({**BESIDE, "twice/helper.py": helper}, head) is identical
+
+
 @pytest.mark.parametrize("name", ["n", "map"], ids=["in place of the problem's", "further"])
 def test_what_a_setup_gives_is_as_its_whole_folder(is_identical, name):
     """A structure may go by an array's own name, as a tensor map does."""

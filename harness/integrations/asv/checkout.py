@@ -65,7 +65,9 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         if command != "setup_cache":
             return util.check_output([sys.executable, *args], env={**env, **request.variables}, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
-            request = AsvRequest.given(**self._places, progress=str(progress), asv_pid=os.getpid())
+            request = AsvRequest.given(
+                **self._places, progress=str(progress), only=args[3].split(".")[-2], asv_pid=os.getpid()
+            )
             # asv kills a process that does not end within a second of TERM. Its leftovers are removed with
             # asv's folder.
             env |= {**request.variables, "TMPDIR": str(progress.parent)}

@@ -39,7 +39,7 @@ from harness.run.run import Session, SessionSettings
 from harness.suite.case_id import size_label
 from harness.suite.loader import load
 from harness.suite.planning import divided, plan
-from harness.system import supervisor
+from harness.system import ready, supervisor
 from harness.system.decoding import decode
 from harness.system.process import begin_ready
 
@@ -73,6 +73,8 @@ class AsvRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scratch: str | None = None
     """A folder that exists as long as asv's command: records go there instead of beside the results."""
     progress: str | None = None
+    only: str = ""
+    """Name of the class whose setup_cache is to run; empty if all classes are to be found."""
     asv_pid: int | None = None
 
     @classmethod
@@ -139,12 +141,17 @@ class SuiteTracks:
     timeout = 60.0
 
     def __init_subclass__(cls) -> None:
+        asked = AsvRequest.given()
+        if asked.only not in ("", cls.__name__):
+            return
+        if os.environ.get(_VARIABLE):
+            begin_ready(ready.MODULES if asked.only else ready.MODULES[:1])  # several suites are loaded
         # The working tree's suite defines the kernels and sizes with graphs. Each commit's own suite is
         # measured.
         suite = load(cls._path()).suite
         # One list for all machines, with the points of the current device first, because asv's pages open
         # with the first.
-        quick = AsvRequest.given().device_kind != "gpu"
+        quick = asked.device_kind != "gpu"
         points = [*suite.problem.points(quick=quick), *suite.problem.points(quick=not quick)]
         labels = dict.fromkeys(label_of(point) for point in points)
         cls.params = [[kernel.name for kernel in suite.kernels], [*labels]]
@@ -174,7 +181,6 @@ class SuiteTracks:
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
         config, asked = load_config(self._path()), AsvRequest.given()
         repository = Path(asked.repository) if asked.repository else None
-        begin_ready()
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
         notes: dict[str, str | bool] = {"environment": asked.environment} if asked.environment else {}

@@ -75,6 +75,7 @@ _OPTIONS = {
     ),
     "--perf-explain": _flag("Name the cause of each regression by hardware counters and compiled code."),
     "--perf-no-wait": _flag("Fail where another process measures on the device, instead of waiting for it."),
+    "--perf-profile-wall": _flag("Print the wall time of each stage of the measurements of suites."),
     "--perf-any-machine": _flag("Let --benchmark-compare show times of another card, or of another driver."),
     slot.OPTION: {"help": argparse.SUPPRESS},
 }
@@ -510,6 +511,10 @@ class GpuSession:
         _write(terminalreporter, "Notes on GPU benchmarks", [*self.notes.values()])
         if runner and runner.notes:
             _write(terminalreporter, "GPU suites left out", [*runner.notes])
+        if runner and self.option("perf_profile_wall"):
+            from harness.run.wall_time import wall_time_lines
+
+            _write(terminalreporter, "Wall time of GPU benchmarks", [*wall_time_lines(runner.results)])
 
     def _clock_lines(self) -> Iterator[str]:
         for words, tests in self.clocks.items():

@@ -15,7 +15,7 @@ from harness.config import Config, has_settings, load_config
 from harness.device.lock import Busy
 from harness.errors import HarnessError, UsageError
 from harness.measure.timing import MeasureSettings
-from harness.records.record_files import ComparisonResult
+from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, L2Policy, Row, Run
 from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
@@ -208,6 +208,8 @@ class CaseRunner:
         self._batches: dict[Hashable, _Batch] = {}
         self._stack = ExitStack()
         self._session: tuple[Hashable, Session] | None = None
+        self._last: list[RunResult] = []
+        """The last result of each session, which has the wall time of all results before it."""
 
     def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
         """Return the cases of a test in a folder, suite by suite in ladder order. Raises UsageError.
@@ -304,7 +306,11 @@ class CaseRunner:
         It takes `rounds` slots, or as many as the harness needs. Raises HarnessError if it cannot begin.
         """
         settings = _measure_settings(case, rounds) if timed else None
+        before = self._session
         result = self._open(case, settings).run([case.planned])
+        if self._session is before:
+            self._last.pop()
+        self._last.append(result)
         if result.interrupted:
             raise KeyboardInterrupt
         [row] = result.rows
@@ -362,8 +368,8 @@ class CaseRunner:
             batch.results = (self._compared_on(spec_of(self.option, cases[0].config), cases, self._observer),)
             return
 
-        def listed(_device: DeviceInfo) -> list[CaseOfSuite]:
-            return cases_of(0, [case.planned for case in cases])
+        def listed(device: DeviceInfo) -> list[CaseOfSuite]:
+            return cases_of(0, [case.planned for case in cases], device.backend)
 
         def measure(card: Card, _suite: int, ids: frozenset[str]) -> ComparisonResult:
             spec = card.device.spec
@@ -393,6 +399,12 @@ class CaseRunner:
             return comparing.run(
                 [case.base for case in cases if case.base], [case.head for case in cases if case.head]
             )
+
+    @property
+    def results(self) -> Iterator[RunResult | ComparisonResult]:
+        """Yield results with the wall time of all sessions, each once."""
+        yield from self._last
+        yield from (result for result, _ in self.compared)
 
     @property
     def broken(self) -> bool:
