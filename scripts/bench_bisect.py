@@ -1,15 +1,15 @@
-"""How often a bisection is wrong that is 99 % sure, and how many comparisons it takes.
+"""Measure how often a bisection that is 99 % sure is wrong, and how many comparisons it takes.
 
     python scripts/bench_bisect.py --histories 200 --commands 4
 
 Histories are of five kinds: one step, two steps, a creep, a step beside one that is undone, and no change.
 Comparisons are made up: they measure a ratio of times in processes, until the limits of a comparison decide.
-One in five hundred is wrong, and lies anywhere. With --commands, `harness bisect` itself also searches a few
-histories of each kind, on the null device.
+One comparison in five hundred is wrong by any amount. With --commands, `harness bisect` itself also searches
+a few histories of each kind, on the null device.
 
-An answer names commits, or a creep, and is at least 99 % sure. It is wrong if the suspects of a step made no
-step, if it names a commit in a creep, if it calls steps a creep of which a commit made a third, or if its
-steps are not the whole change and it does not say so.
+An answer names commits, or a creep, and is at least 99 % sure. It is wrong in four cases: the suspects of a
+step made no step; it names a commit in a creep; it calls steps a creep although one commit made a third of
+it; or its steps are not the whole change and it does not say so.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     SGEMM_CUDA=/path/to/SGEMM_CUDA python scripts/bench_causes.py --device cuda:0 --json causes.json
 
 The sources are this repository's kernels, Triton kernels, and those of github.com/siboehm/SGEMM_CUDA (MIT
-licence) in the folder that $SGEMM_CUDA names. Each line tells the verdict, the causes that are right by the
-physics of the edit, and the first cause named. Controls are the same code twice: no cause may be named.
-`--build sm_90` needs no card: it compiles both sides and tells how their code differs.
+licence) in the folder that $SGEMM_CUDA names. Each line shows the verdict, the causes that are right by the
+physics of the edit, and the first cause that the harness names. Controls are the same code twice: the harness
+must name no cause. One process measures each case, and another process confirms it: the bench judges causes,
+not verdicts. `--build sm_90` needs no card: it compiles both sides and says how their code differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,17 +27,14 @@ from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Diagnosis, Verdict, fields_of
 from harness.run.builds.code_differences import code_differences
-from harness.run.compare import Comparing, diagnosis
+from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
-from harness.run.pair_session import CaseEntry
 from harness.suite.loader import LoadedSuite, load
 from harness.suite.planning import PlannedCase, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 SOUND_SHARE = 0.9
 """Share of the planted slowdowns whose cause has to be named first."""
-SUPPOSED = 0.02
-"""Slowdown of a control that is supposed while its causes are looked for."""
 
 Edits = Sequence[tuple[str, str]]
 """Pieces of a source and their replacements."""
@@ -350,7 +348,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
     "triton_rows": {
         "double_value": Planted(
             kernel="polynomial",
-            size="4096",
+            size="2048",
             head=[("VALUE = tl.float32", "VALUE = tl.float64")],
             expected=("double-precision",),
             why="the loop computes in float64",
@@ -383,7 +381,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Planted]] = {
         ),
         "two_loops": Planted(
             kernel="two_passes",
-            size="4096",
+            size="8192x4096",
             head=[("APART = 0", "APART = 1")],
             expected=("cache-misses",),
             why="rows have left the cache before the second pass reads them",
@@ -559,7 +557,8 @@ def two_passes_kernel(x, y, rows, APART: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 def two_passes(x, y):
-    two_passes_kernel[(1056,)](x, y, x.shape[0], APART=APART, COLUMNS=8192, num_warps=8)
+    rows, columns = x.shape
+    two_passes_kernel[(1056,)](x, y, rows, APART=APART, COLUMNS=columns, num_warps=8)
 
 
 @triton.jit
@@ -710,49 +709,45 @@ def planned(loaded: LoadedSuite, planted: Mapping[str, Planted]) -> list[Planned
 
 
 class Watching:
-    """Tells nothing, except what the device is."""
+    """Tells on standard error what begins when."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def process(self, number: int, cases: int, purpose: str) -> None:
+        self._tell(f"process {number}, {purpose}: {cases} cases")
+
+    def started(self, case: str) -> None:
+        self._tell(case)
+
+    def _tell(self, what: str) -> None:
+        print(f"{time.monotonic() - self._begun:6.1f} s  {what}", file=sys.stderr, flush=True)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 
 
-class Controlled(Comparing):
-    """Reads the counters of controls too, whose verdicts are no regressions."""
-
-    controls: Mapping[str, Diagnosis] = {}
-
-    def _explain(self, entries: Sequence[CaseEntry]) -> None:
-        super()._explain(entries)
-        found = [each for each in entries if each.trial.case.kernel.startswith("control")]
-        counted = self.counted([each for each in found if each.trial.rounds])
-        self.controls = {
-            entry.trial.case.kernel: diagnosis(counted[entry.pair.id], SUPPOSED)
-            for entry in found
-            if entry.pair.id in counted
-        }
-
-
-def measured(suite: str, device: str) -> tuple[ComparisonResult, Mapping[str, Diagnosis], float]:
+def measured(suite: str, device: str) -> ComparisonResult:
     with tempfile.TemporaryDirectory() as folder:
         base, head = (written(Path(folder) / side, suite, side) for side in ("base", "head"))
         pair = PairSettings(min_quads=6, max_quads=12, max_time_s=0.2)
         settings = CompareSettings(
-            device=device, explain=True, solo_s=0.0, twins=False, measure_identical=True, pair=pair
+            device=device, explain="all", solo_s=0.0, twins=False, measure_identical=True, pair=pair
         )
-        begun = time.monotonic()
-        with Controlled(base, head, settings, Watching()) as comparing:
-            result = comparing.run(*(planned(side, suites()[suite]) for side in (base, head)))
-        return result, comparing.controls, time.monotonic() - begun
+        with Comparing(base, head, settings, Watching()) as comparing:
+            comparing.policy = replace(comparing.policy, looks=(1,), spending=(1.0,), same_spending=(1.0,))
+            return comparing.run(*(planned(side, suites()[suite]) for side in (base, head)))
 
 
-def told(suite: str, name: str, planted: Planted, verdict: Verdict, found: Diagnosis) -> dict[str, Any]:
+def told(suite: str, planted: Planted, verdict: Verdict) -> dict[str, Any]:
     """Return all facts of a planted slowdown, for a line and for the file."""
+    found = verdict.diagnosis or Diagnosis()
     slower = verdict.status == "regression"
     kinds = [cause.kind for cause in found.causes]
     right = slower and kinds[:1] and kinds[0] in planted.expected
     return {
         "suite": suite,
-        "name": name,
+        "name": verdict.kernel,
         **fields_of(planted, "kernel", "why", "expected"),
         **fields_of(verdict, "status", "message", "base", "head"),
         **fields_of(found, "causes", "problem", "risks", "launched", "base_counters", "head_counters"),
@@ -801,16 +796,16 @@ def main() -> int:
     for suite in asked.suite or suites():
         planted = suites()[suite]
         try:
-            result, controls, seconds = measured(suite, asked.device)
+            begun = time.monotonic()
+            result = measured(suite, asked.device)
         except Exception as error:  # noqa: BLE001 - the other suites are still measured
             print(f"{suite}: {type(error).__name__}: {error}", flush=True)
             continue
         for verdict in result.verdicts:
-            name = verdict.kernel
-            found = controls.get(name) or verdict.diagnosis or Diagnosis()
-            facts.append(told(suite, name, planted[name], verdict, found))
+            facts.append(told(suite, planted[verdict.kernel], verdict))
             print(line(facts[-1]), flush=True)
-        print(f"{suite}: {seconds:.1f} s", flush=True)
+        split = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in result.wall_s.items())
+        print(f"{suite}: {time.monotonic() - begun:.1f} s: {split}", flush=True)
         if asked.json:
             asked.json.write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
     slower = [fact for fact in facts if fact["slower"] and fact["expected"]]

@@ -45,11 +45,11 @@ from harness.judgement.statistics.group import Hint, confirmed
 
 Floats = NDArray[np.float64]
 Found = list[tuple[int, float]]
-"""Of each report the index of the first figure of the new level, and after / before - 1."""
+"""For each report, the index of the first figure of the new level, and after / before - 1."""
 AsvStep = tuple[int, int, float, float, float]
 """Start, stop, level, minimum, mean deviation."""
 Rows = dict[str, dict[str, float | None]]
-"""By method and column."""
+"""Figures by method and column."""
 
 COUNT, BEFORE = 200, 100
 """Figures of a series, and those before a drop that is looked for with every further figure."""
@@ -258,7 +258,7 @@ class Otava(Method):
 
 
 def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
-    """Those that can run here, and why others cannot."""
+    """Return the methods that can run here, and the reasons why others cannot."""
     methods: list[Method] = [Ours(0.01), Ours(0.01, SIGNIFICANCE), Ours(0.005), History()]
     left_out = []
     try:
@@ -279,7 +279,7 @@ def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
 
 
 def is_hit(found: Found, at: int, drop: float) -> bool:
-    """Whether a drop is reported near its place and of about its size."""
+    """Return True if a drop is reported near its place with about its size."""
     return any(abs(place - at) <= TOLERANCE and drop / 3 <= -effect <= 3 * drop for place, effect in found)
 
 
@@ -396,7 +396,7 @@ class Recorded:
     """Seconds."""
 
     def holds(self, first: int, last: int, label: dict[str, Any]) -> bool:
-        """Whether a new level that began at one of these indices began in the label's commits."""
+        """Return True if a new level at one of these indices began in the label's commits."""
         after, until = self.positions[first - 1], self.positions[last]
         return bool(max(after, label["after"]) < min(until, label["until"]))
 

@@ -1,15 +1,16 @@
-"""How many commits that claim to make a benchmark faster are suspects of the change that they made.
+"""Count commits that claim to make a benchmark faster, and that are suspects of the change that they made.
 
 RESULTS is a folder of asv's public results, REPOSITORY the git folder of the project that was measured:
 
     git --git-dir SCIPY-BENCH archive HEAD results | tar -x -C FOLDER
     python scripts/bench_claims.py FOLDER/results REPOSITORY
 
-A commit claims a change if its title says so (CLAIM) and is not of tests, documentation or a revert (ASIDE).
-A merge's title is the first line that its author wrote. The claim names the benchmarks that share a word with
-the title; a word that more than 3 % of the benchmarks have names none. The change is found if a case of these
-became at least 20 % faster in commits that are at most three measured ones away, and if its figures say so by
-themselves: at least half of the change lies between the last figure before the commit and the first with it.
+A commit claims a change if its title says so (CLAIM) and the commit is no test, documentation or revert
+(ASIDE). The title of a merge is the first line that its author wrote. The claim names the benchmarks that
+share a word with the title. A word of more than 3 % of the benchmarks names none. A claimed change is found
+if two conditions hold. A case of these benchmarks became at least 20 % faster, at most three measured commits
+away. And at least half of the change lies between the last figure before the commit and the first figure with
+it.
 """
 
 from __future__ import annotations

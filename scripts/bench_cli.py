@@ -1,7 +1,7 @@
-"""`make bench`: how long the command line itself takes, as multiples of an interpreter that does nothing, and
-how long it takes to check the files of a commit that the cache has, and to tell kernels apart.
+"""`make bench`: the time of the command line itself, as multiples of an interpreter that does nothing.
 
-Commands take turns, so that a machine that speeds up or slows down does so for all of them.
+It also measures how long it takes to check the files of a commit that the cache has, and to compute the
+hashes of kernels. Commands take turns, so that a change of the machine's speed affects all of them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COMMANDS = {
     "harness --help": (["-c", HARNESS, "--help"], 8.0),
     "harness list": (["-c", HARNESS, "list"], 20.0),
 }
-"""What is run, and the most that it may take, in times of the first."""
+"""Commands, with the most time that each may take, in multiples of the first."""
 
 CHECKED = {100: 50.0, 10_000: 1000.0}
-"""How many files a commit has, and the most milliseconds that checking them may take."""
+"""Most milliseconds that checking a commit may take, by its number of files."""
 
 
 FILES = 100

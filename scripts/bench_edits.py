@@ -1,11 +1,11 @@
-"""Do real edits show? Edits that engineers make to kernels, in a copy of this repository, compared with the
-kernels as they are.
+"""Do real edits show? Edits that engineers make to kernels, in a copy of this repository, against the
+originals.
 
     python scripts/bench_edits.py --size 1024 --size 4096
 
-Those of the first set change twelve cases of three suites at two sizes. The table tells what
-`harness compare` said of each, and for each suite the seconds of device time and on the clock on the wall. An
-edit may well change nothing, or help: the figures say so.
+The edits of the first set change twelve cases of three suites at two sizes. The third set changes the stages
+that are nearest to the libraries. The table shows what `harness compare` said of each case, and the device
+time and wall time of each suite in seconds. An edit may change nothing, or help: the figures say so.
 """
 
 from __future__ import annotations
@@ -111,6 +111,37 @@ SETS: tuple[tuple[Edit, ...], ...] = (
         ),
         Edit("copy", "copy", "block shape", '"THREADS": 256', '"THREADS": 64', in_suite=True),
     ),
+    (  # of the stages that are nearest to the libraries
+        Edit("matmul", "warp_tiling", "padding", "#define PITCH_A (BM + PATCH)", "#define PITCH_A BM"),
+        Edit("matmul", "async_copy", "a stage less", '"STAGES": 3', '"STAGES": 2', in_suite=True),
+        Edit(
+            "matmul",
+            "register_prefetch",
+            "barrier",
+            "if (step < SPREAD)",
+            "if (step == BK / 2)\n                __syncthreads();\n            if (step < SPREAD)",
+        ),
+        Edit("matmul", "mma_sync", "tiles ahead", "#define AHEAD (STAGES - 1)", "#define AHEAD (STAGES - 2)"),
+        Edit("matmul", "mma_sync_tf32", "swizzle", "(chunk ^ row / ROWS % PLACES)", "chunk"),
+        Edit("matmul", "wgmma", "half the stages", '"STAGES": 4', '"STAGES": 2', in_suite=True),
+        Edit("matmul", "wgmma_store", "products ahead", "wait_products<1>", "wait_products<0>"),
+        Edit(
+            "matmul",
+            "wgmma_multicast",
+            "a stage less",
+            '"STAGES": 3,\n    "PIECES": 4',
+            '"STAGES": 2,\n    "PIECES": 4',
+            in_suite=True,
+        ),
+        Edit(
+            "transpose",
+            "transpose_vectorized",
+            "swizzle",
+            "((row) * CHUNKS + ((chunk) ^ (row) / 4 % 8))",
+            "((row) * CHUNKS + (chunk))",
+        ),
+        Edit("copy", "copy_vectorized", "block shape", '"THREADS": 256', '"THREADS": 1024', in_suite=True),
+    ),
 )
 
 
@@ -120,7 +151,7 @@ def edited(root: Path, edits: Sequence[Edit]) -> None:
         folder = root / "kernels" / edit.suite
         path = folder / ("suite.py" if edit.in_suite else f"{edit.kernel}.cu")
         text = path.read_text(encoding="utf-8")
-        start = text.index(f'"{edit.kernel}"') if edit.in_suite else 0
+        start = text.index(f'"{edit.kernel}"') if text.count(edit.old) > 1 and edit.in_suite else 0
         place = text.find(edit.old, start)
         if place < 0:
             raise ValueError(f"{path}: no {edit.old!r} to edit.")
@@ -152,7 +183,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """What one `harness compare` of a suite says, and how long it took."""
+    """Return the result of one `harness compare` of a suite, and its duration."""
     began = time.monotonic()
     asked = [f"{suite}.{kernel}" for kernel in kernels]
     done = subprocess.run(
@@ -164,7 +195,7 @@ def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence
     )
     if not done.stdout.strip():
         raise SystemExit(done.stderr)
-    return {"wall_s": time.monotonic() - began, "suite": suite, **json.loads(done.stdout)[0]}
+    return {**json.loads(done.stdout)[0], "wall_s": time.monotonic() - began, "suite": suite}
 
 
 def main() -> None:
@@ -173,6 +204,7 @@ def main() -> None:
     parser.add_argument("--size", action="append", default=None)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--records", type=Path, help="Keep the comparisons' records in this folder.")
+    parser.add_argument("--explain", action="store_true", help="Print the first cause of each regression.")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     results = []
@@ -185,6 +217,7 @@ def main() -> None:
             for suite in dict.fromkeys(edit.suite for edit in edits):
                 kernels = [edit.kernel for edit in edits if edit.suite == suite]
                 arguments = [*sizes, "--device", given.device, "--no-twins", *keep]
+                arguments += ["--explain"] if given.explain else []
                 results.append(compared(Path(folder), suite, kernels, arguments))
                 tell(results[-1], edits)
     total = sum(result["wall_s"] for result in results)
@@ -204,9 +237,10 @@ def tell(result: dict[str, Any], edits: Sequence[Edit]) -> None:
         time_, cycles = case.get("time") or {}, case.get("cycles") or {}
         shown = [f"{100 * each['effect']:+8.2f}" if each else "" for each in (time_, cycles)]
         edit = what.get(case["case"].partition("[")[0], "")
+        causes = (case.get("diagnosis") or {}).get("causes") or [{"kind": ""}]
         print(
             f"  {case['case']:52} {edit:14} {shown[0]:>9} % {shown[1]:>9} % {case['status']:12} "
-            f"{case['reason']:16} {case.get('gpu_s') or 0:.2f} s",
+            f"{case['reason']:16} {case.get('gpu_s') or 0:.2f} s {causes[0]['kind']}",
             flush=True,
         )
 

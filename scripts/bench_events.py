@@ -1,11 +1,11 @@
-"""How far the changes of a public history can be trusted: what other machines say of them, and their events.
-
-FOLDER is a project with asv's results, such as scripts/newton_history.py makes. Of every step on one machine
-that labels do not name, another machine that measured the same case around it is asked: it confirms where it
-has a step of the same direction in commits that may be the same. Chance is the share of such steps that are
-confirmed at a random place of the same other machines' series instead.
+"""How far can the changes of a public history be trusted? Other machines confirm them, or not.
 
     python scripts/bench_events.py FOLDER [--labels DATA/labels.json]
+
+FOLDER is a project with asv's results, such as scripts/newton_history.py makes. Each step on a machine that
+no label names is looked up on another machine that measured the same case around it. This machine confirms
+the step if it has a step of the same direction in commits that may be the same. Chance is the share of steps
+that are confirmed at a random place of the other machines' series instead.
 """
 
 from __future__ import annotations

@@ -43,15 +43,15 @@ KEPT = ("results", "sizes.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one command took."""
+    """Time and memory that a command took."""
 
     status: int
     wall_s: float
     cpu_s: float
-    """Of all its processes that have ended."""
+    """CPU time of all its processes that have ended, in seconds."""
     rss_bytes: int
     pss_bytes: int | None
-    """None where the system does not tell."""
+    """Proportional memory in bytes; None if the system does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,16 +68,16 @@ CASE = Case("made-up", "kernel", {"n": 1})
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What the slots of one process would read, a row for each quad."""
+    """Readings of the slots of one process, a row for each quad."""
 
     logs: Floats
-    """Of times over the usual time."""
+    """Logarithms of times over the usual time."""
     cycles: Floats | None = None
     """Logarithms, over the usual number."""
     clocks: Floats | None = None
     """Logarithms, over the usual clock."""
     capped: bool = False
-    """Whether the card said that its power limit ruled the clocks."""
+    """True if the card reported that its power limit ruled the clocks."""
 
 
 Maker = Callable[[np.random.Generator, Floats, float], Slots]
@@ -220,9 +220,9 @@ class Cell:
     effects: tuple[float, ...]
     """Counted is what is said of those that are as the first."""
     misfit: bool = False
-    """Whether it is known to be far from what is assumed."""
+    """True if the noise is known to be far from the assumptions."""
     truth: float | None = None
-    """What is to be confirmed or not, and covered; None for the effect."""
+    """Change that verdicts confirm or not and that intervals should hold; None for the effect."""
 
     @property
     def effect(self) -> float:
@@ -238,25 +238,25 @@ class Cell:
 
     @property
     def within(self) -> bool:
-        """Whether it is a false alarm to confirm it."""
+        """Return True if a confirmation is a false alarm."""
         return abs(self.effect) <= POLICY.margin
 
     @property
     def counts_alarms(self) -> bool:
-        """Whether what is rare is promised of it, so that it takes many trials."""
+        """Return True if a low rate is promised, so that many trials are needed."""
         return self.within and not self.misfit and len(self.effects) == 1
 
 
 @dataclass(slots=True)
 class Count:
-    """What was said in the trials of a cell."""
+    """Verdicts in the trials of a cell."""
 
     trials: int = 0
     called: int = 0
     """Slower or faster at a look, and measured again."""
     confirmed: int = 0
     faster: int = 0
-    """Of those confirmed."""
+    """Confirmed verdicts `faster`."""
     same: int = 0
     undecided: int = 0
     """Invalid ones too."""
@@ -265,7 +265,7 @@ class Count:
     seconds: float = 0.0
     processes: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """By status and reason, of all cases counted."""
+    """Counts of all cases by status and reason."""
 
     def add(self, other: Count) -> None:
         for name in ("trials", "called", "confirmed", "faster", "same", "undecided", "covered", "processes"):
@@ -279,12 +279,12 @@ class Count:
 
 
 def card(sd: float) -> Prior:
-    """Of a card whose calibration is worth thirty degrees of freedom."""
+    """Return the prior of a card whose calibration is worth thirty degrees of freedom."""
     return Prior(sd**2, 30.0, proportion=PROPORTION)
 
 
 def known(sd: float) -> Prior:
-    """Of a case that was calibrated there, in five processes that differed as the card's do."""
+    """Return the prior of a case that was calibrated there, by five processes that differ as usual."""
     values = sd * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
     return prior_of_case(card(sd), [ProcessEffect(float(value), 0.0, 20, 25) for value in values])
 
@@ -534,7 +534,7 @@ class Breach:
     told: str
     misfit: bool
     surely: bool
-    """Whether the lower bound is beyond what was promised as well."""
+    """True if the lower bound too is beyond the promise."""
 
 
 def breaches(chosen: Sequence[Cell], counts: Sequence[Count]) -> Iterator[Breach]:

@@ -1,14 +1,15 @@
-"""Part of scripts/bench_verdicts.py, in a process of its own: other tools time what the harness built, each
-in its own way, arm A before arm B, and judge it by their own rule.
+"""Part of scripts/bench_verdicts.py in its own process: other tools time and judge the harness's builds.
 
     python scripts/bench_peers.py SPEC.json
 
-The spec names the parts, the device and the cases; an answer a line goes to the file that it names.
+Each tool times arm A before arm B in its own way, and judges them by its own rule. The spec names the parts,
+the device and the cases. Answers go to the file that the spec names, one a line.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import importlib
 import importlib.metadata
@@ -45,21 +46,19 @@ Line = dict[str, Any]
 EVENT_WARM_UPS, EVENT_LAUNCHES = 10, 100
 ASV_ROUNDS, ASV_SAMPLES, ASV_SAMPLE_S, ASV_WARM_UP_S = 2, 5, 0.01, 0.1
 """asv's defaults for a timing benchmark of two rounds."""
-NVBENCH_TIMEOUT_S = 5.0
-"""nvbench's own is 15 s, which a card below its throttling threshold would take for each measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseToTime:
     id: str
     folder: str
-    """Of its suite."""
+    """Folder of its suite."""
     scratch: str
-    """Where the inputs are kept."""
+    """Folder of the inputs."""
     kernel: str
     sizes: dict[str, int]
     steps: dict[str, int]
-    """Of the planted chain, by the percent that they slow the kernel by; "0" is the kernel against itself."""
+    """Steps of the planted chain by the slowdown in percent; "0" is the kernel against itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +66,18 @@ class Spec:
     parts: tuple[str, ...]
     device: str
     seed: int
-    """Of the inputs."""
+    """Seed of the inputs."""
     order_seed: int
-    """Of the order in which pairs come."""
+    """Seed of the order of the pairs."""
     cases: tuple[CaseToTime, ...]
     answers: str
+    nvbench_timeout_s: float
+    """nvbench's own is 15 s, which it uses up where a launch's noise stays above 0.5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One case at one level: arm A has 0 steps, arm B the level's."""
+    """A case at a level: arm A has 0 steps, arm B the steps of the level."""
 
     case: str
     level: str
@@ -86,11 +87,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One arm as a tool timed it: ns of one launch."""
+    """Times of one arm by one tool, in ns of a launch."""
 
     times_ns: list[float]
     gpu_s: float
-    """How long the card was held, the warm-up left out."""
+    """Time for which the card was held without the warm-up, in seconds."""
     warmup_s: float = 0.0
 
     def __add__(self, other: Timed) -> Timed:
@@ -136,7 +137,7 @@ def ratio(statistic: Callable[[Sequence[float]], float], base: Timed, head: Time
 
 
 def line(part: str, pair: Pair, arms: tuple[Timed, Timed], wall_s: float, verdicts: Sequence[Line]) -> Line:
-    """What is told of one pair that one part timed once, and perhaps judged by several rules."""
+    """Return the answer on a pair that a part timed once and judged by one or more rules."""
     return {
         "part": part,
         "case": pair.case,
@@ -154,7 +155,7 @@ def verdict(rule: str, said: Said, effect: float, why: str = "") -> Line:
 
 
 def time_events(device: Device, subject: Subject) -> Timed:
-    """What most scripts do: some warm-ups, an event before and after each launch, one wait at the end."""
+    """Time like most scripts: some warm-ups, an event before and after each launch, one wait at the end."""
     began = time.perf_counter()
     device.timed(subject.built, subject.launch, subject.arguments, EVENT_WARM_UPS)
     device.synchronize()
@@ -195,7 +196,7 @@ def events(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
 
 
 def time_asv_round(device: Device, subject: Subject) -> Timed:
-    """One round of asv's: launches for 10 ms a sample, found while warming up, then five samples."""
+    """Time a round of asv: the warm-up finds the launches of a sample of 10 ms, then five samples follow."""
 
     def launch(number: int) -> float:
         timing = device.timed(subject.built, subject.launch, subject.arguments, number)
@@ -217,7 +218,7 @@ def time_asv_round(device: Device, subject: Subject) -> Timed:
 
 
 Better = Callable[[Sequence[float], Sequence[float], float], bool]
-"""Whether the first samples are better than the second by a factor."""
+"""Return True if the first samples are better than the second by a factor."""
 
 
 def asv_better() -> Better:
@@ -281,19 +282,38 @@ def time_do_bench(device: Device, subject: Subject) -> Timed:
     return Timed([1e6 * each for each in times_ms], held_s - warmup_s, warmup_s)
 
 
-def do_bench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
+def time_do_bench_cudagraph(device: Device, subject: Subject) -> Timed:
+    """triton.testing.do_bench_cudagraph with its defaults: ten replays of a graph of 20 ms."""
+    torch, testing = importlib.import_module("torch"), importlib.import_module("triton.testing")
+    own = torch.cuda.ExternalStream(cast("Any", device).stream.handle)
+    eager = dataclasses.replace(subject.launch, graph=False)
+
+    def launch() -> None:
+        captured = torch.cuda.current_stream()
+        own.wait_stream(captured)
+        device.launch(subject.built, eager, subject.arguments)
+        captured.wait_stream(own)
+
+    began = time.perf_counter()
+    times_ms = testing.do_bench_cudagraph(launch, return_mode="all")
+    return Timed([1e6 * each for each in times_ms], time.perf_counter() - began)
+
+
+def do_bench(device: Device, pairs: Sequence[Pair], part: str = "do_bench") -> Iterator[Line]:
     torch, triton = importlib.import_module("torch"), importlib.import_module("triton")
     torch.cuda.init()
     torch.cuda.set_device(parse_spec(device.info.spec)[1])
     yield {"about": {"torch": str(torch.__version__), "triton": str(triton.__version__)}}
-    time_do_bench(device, pairs[0].base)  # what triton and torch load and compile at first is not measured
+    timer = time_do_bench_cudagraph if part == GRAPHS else time_do_bench
+    timer(device, pairs[0].base)  # what triton and torch load and compile at first is not measured
     for pair in pairs:
         began = time.perf_counter()
-        base, head = time_do_bench(device, pair.base), time_do_bench(device, pair.head)
+        base, head = timer(device, pair.base), timer(device, pair.head)
         wall_s = time.perf_counter() - began
         effect = ratio(statistics.fmean, base, head)
-        said = verdict("triton do_bench, mean > 1 %", beyond(effect, 0.01), effect)
-        yield line("do_bench", pair, (base, head), wall_s, [said])
+        rule = "do_bench_cudagraph, > 1 %" if part == GRAPHS else "triton do_bench, mean > 1 %"
+        said = verdict(rule, beyond(effect, 0.01), effect)
+        yield line(part, pair, (base, head), wall_s, [said])
 
 
 class StreamOf:
@@ -306,7 +326,7 @@ class StreamOf:
         return 0, self.handle
 
 
-def nvbench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
+def nvbench(device: Device, pairs: Sequence[Pair], timeout_s: float) -> Iterator[Line]:
     """Every pair's arms one after the other in one run, which is all that nvbench does in a process."""
     bench = importlib.import_module("cuda.bench")
     robust = importlib.import_module("cuda.bench.scripts.nvbench_compare_robust")
@@ -326,7 +346,7 @@ def nvbench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
     def arms(state: Any) -> None:
         subject = subjects[state.get_string("Arm")]
         state.set_stream(stream)
-        state.set_timeout(NVBENCH_TIMEOUT_S)
+        state.set_timeout(timeout_s)
         state.exec(
             lambda _launch: device.launch(subject.built, subject.launch, subject.arguments), batched=False
         )
@@ -347,7 +367,7 @@ def nvbench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
 
 
 class NoSampleError(Exception):
-    """What nvbench ran and has no time of, such as a card that throttled in every launch."""
+    """A measurement of nvbench without a time, for example because the card throttled in every launch."""
 
 
 def nvbench_states(root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -409,12 +429,19 @@ def nvbench_legacy_says(effect: float, noises: Sequence[float | None]) -> Said:
     return beyond(effect, min(known)) if known else "undecided"
 
 
-PARTS: Mapping[str, Callable[[Device, Sequence[Pair]], Iterator[Line]]] = {
-    "events": events,
-    "asv": asv,
-    "do_bench": do_bench,
-    "nvbench": nvbench,
-}
+Part = Callable[[Device, Sequence[Pair]], Iterator[Line]]
+GRAPHS = "do_bench_cudagraph"
+"""The part that times the cases by CUDA graph; the others time eager launches."""
+
+
+def parts_of(spec: Spec) -> Mapping[str, Part]:
+    return {
+        "events": events,
+        "asv": asv,
+        "do_bench": do_bench,
+        GRAPHS: functools.partial(do_bench, part=GRAPHS),
+        "nvbench": functools.partial(nvbench, timeout_s=spec.nvbench_timeout_s),
+    }
 
 
 def answer(spec: Spec, file: BinaryIO) -> None:
@@ -423,8 +450,11 @@ def answer(spec: Spec, file: BinaryIO) -> None:
 
     with placed(spec) as (device, pairs):
         for part in spec.parts:
+            own = [pair for pair in pairs if pair.base.launch.graph == (part == GRAPHS)]
+            if not own:
+                continue
             try:
-                for told in PARTS[part](device, pairs):
+                for told in parts_of(spec)[part](device, own):
                     say(told)
             except ImportError as error:
                 say({"part": part, "absent": str(error)})

@@ -1,7 +1,7 @@
-"""`make bench`: how long the statistics of a large comparison take, apart from measuring anything.
+"""`make bench`: the time of the statistics of a large comparison, without any measurement.
 
-Raw quads of a thousand cases in eight processes, times and cycles, become effects, and these are judged by
-both at every look, with their strays and what the order of slots did, as `harness compare` does.
+Raw quads of a thousand cases in eight processes become effects in time and cycles. Both are judged at every
+look, with outliers and the effect of the order of slots, as `harness compare` does.
 """
 
 from __future__ import annotations

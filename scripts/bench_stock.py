@@ -1,13 +1,18 @@
-"""How often `harness judge` is right about files of pytest-benchmark, by simulation: false alarms, slowdowns
-found, and what other rules make of the same processes.
+"""Simulate how often `harness judge` is right about files of pytest-benchmark.
 
     python scripts/bench_stock.py [--trials 20000] [--margin 0.005] [--noise quiet] [--json rates.json]
 
-Noise is between processes, made up: quiet, 0.3 % of each; drift, an autoregressive one of 0.8 % (0.9 from one
-process to the next) and 0.1 % of each; two states, 12 % apart, the slower one a third of the time, and quiet;
-bursts, quiet but for 6 % of processes that are 10 to 70 % slower; loud, 3 % of each; warming, quiet and 1.5 %
-slower with every process. Base and head go base head, head base; those of "warming, base first" always base
-head.
+It counts false alarms and slowdowns found, also by other rules on the same processes. Noise between processes
+is made up:
+
+- quiet: 0.3 % for each process;
+- drift: an autoregressive noise of 0.8 % (0.9 from one process to the next), and 0.1 % for each;
+- two states: 12 % apart, with a third of the time in the slower state, and quiet noise;
+- bursts: quiet, but 6 % of the processes are 10 to 70 % slower;
+- loud: 3 % for each process;
+- warming: quiet, and every process is 1.5 % slower than the one before.
+
+The order is base head, head base. "warming, base first" always has base head.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ PAIRS = (4, 8, 16)
 AT_ONCE = 200
 """Benchmarks of one simulated comparison: they share its files, not its noise."""
 THRESHOLD = 0.05
-"""Of pytest-benchmark's own --benchmark-compare-fail=median:5%, on one process of each."""
+"""Threshold of pytest-benchmark's --benchmark-compare-fail=median:5%, on one process of each side."""
 PRIORS: Mapping[str, Prior | None] = {
     "harness judge": None,
     "1 %, 4 df": Prior(variance=0.01**2, df=4.0),
@@ -102,7 +107,7 @@ def in_turns(noise: Floats, *, swapped: bool) -> tuple[Floats, Floats]:
 
 
 def saved(times_ns: Floats, place: int) -> BenchmarkFile:
-    """What one process would have saved, a benchmark a time."""
+    """Return the file that a process would have saved, with a benchmark for each time."""
     return BenchmarkFile(
         path=f"{place}.json",
         saved_at=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(minutes=place),

@@ -1,18 +1,18 @@
-"""Our verdicts beside those of others, on the same kernels in the same run: code against itself, and against
-itself with slowdowns planted in SM cycles.
+"""Compare our verdicts with those of other tools, on the same kernels in the same run.
 
     python scripts/bench_verdicts.py --json verdicts.json
 
-One build serves both arms, with 0 and with n steps of a planted chain. nvbench, triton's do_bench, the median
-of 100 launches between events, pytest-benchmark's 5 % and asv's factor time it in their own way, arm A before
-arm B, in processes of their own (scripts/bench_peers.py): nvbench where cuda-bench 0.3 is installed, do_bench
-where torch and triton are, asv where it is. Parts take turns, in random order, until the trials or the budget
-are used up.
+Code is compared with itself, and with itself and a slowdown planted in SM cycles. One build serves both arms,
+with 0 and with n steps of a planted chain. The other rules are those of nvbench, triton's do_bench, the
+median of 100 launches between events, pytest-benchmark's 5 % and asv's factor. Their tools time arm A before
+arm B, in their own processes (scripts/bench_peers.py). nvbench needs cuda-bench 0.3, do_bench needs torch and
+triton, and asv's rule needs asv. A kernel named with `,graph=1` is timed by CUDA graph; of the others only
+do_bench_cudagraph times it. Parts take turns, in random order, until the trials or the budget are used up.
 
-The table tells, of each rule: how often it called code slower or faster than itself, how many planted
-slowdowns it called slower, how many of all verdicts it left undecided, and, for a verdict, the seconds for
-which it held the card, those of its warm-up, and those on the clock on the wall, the start of its processes
-shared out evenly.
+The table shows for each rule: how often it called code slower or faster than itself, how many planted
+slowdowns it called slower, and how many of all verdicts it left undecided. It also shows the seconds of a
+verdict: those for which it held the card, those of its warm-up, and the wall time with its share of the
+processes' start.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ RULES = {
     "ours": ("harness compare",),
     "nvbench": ("nvbench-compare-robust", "nvbench-compare-legacy"),
     "do_bench": ("triton do_bench, mean > 1 %",),
+    "do_bench_cudagraph": ("do_bench_cudagraph, > 1 %",),
     "events": ("median of 100 events, > 1 %", "pytest-benchmark, mean:5%"),
     "asv": ("asv continuous, factor 1.1", "asv continuous, factor 1.01"),
 }
-"""By part: what is timed once, and the rules that judge it. In the order of the table's lines."""
-TOGETHER = (("ours",), ("nvbench",), ("do_bench",), ("events", "asv"))
+"""Rules by the part that times for them, in the order of the table's lines."""
+TOGETHER = (("ours",), ("nvbench",), ("do_bench", "do_bench_cudagraph"), ("events", "asv"))
 """Parts that take their turn together: those of others in one process, ours in as many as it needs."""
-CUDA_ONLY = ("nvbench", "do_bench")
+CUDA_ONLY = ("nvbench", "do_bench", "do_bench_cudagraph")
 SAID = {
     "regression": "slower",
     "improvement": "faster",
@@ -78,7 +79,7 @@ SAME = "0"
 """The level of code against itself, among levels in percent."""
 WIDTH = 100
 LEAST_S, MOST_S = 60.0, 120.0
-"""How long a process of the others may take, whatever is left of the budget."""
+"""Limits of the time of a process of the others, in seconds, whatever is left of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Chosen:
 
 @dataclass(slots=True)
 class Book:
-    """What was found; what the JSON file holds."""
+    """The content of the JSON file."""
 
     device: DeviceInfo
     settings: dict[str, Any]
@@ -290,13 +291,16 @@ class Run:
     def _trials(self) -> None:
         """Round and round, so that no part has the card in a state of its own."""
         parts = [part for part in RULES if part in (self.arguments.only or RULES)]
-        groups = [tuple(part for part in group if part in parts) for group in TOGETHER]
+        chosen = (tuple(part for part in group if part in parts) for group in TOGETHER)
+        groups = [group for group in chosen if group]
         took: dict[tuple[str, ...], float] = {}
         short: set[tuple[str, ...]] = set()
-        for trial in range(max(self.arguments.trials, self.arguments.nvbench_trials)):
+        trials = self.arguments.trials
+        most_of = {"nvbench": self.arguments.nvbench_trials, "ours": self.arguments.our_trials or trials}
+        for trial in range(max(trials, *most_of.values())):
             for group in self._rng.sample(groups, len(groups)):
                 now = tuple(part for part in group if part not in self.book.absent)
-                most = self.arguments.nvbench_trials if "nvbench" in group else self.arguments.trials
+                most = most_of.get(group[0], trials)
                 if not now or trial >= most or group in short:
                     continue
                 if self.left_s < took.get(group, 0.0):
@@ -378,6 +382,7 @@ class Run:
                 for chosen in ours.cases
             ],
             "answers": str(folder / "answers.jsonl"),
+            "nvbench_timeout_s": self.arguments.nvbench_timeout,
         }
         (folder / "spec.json").write_bytes(msgspec.json.encode(spec))
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -407,7 +412,7 @@ def told(text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold."""
+    """Return a value that JSON can hold."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
@@ -511,7 +516,7 @@ def _cells(rule: str, measurements: Sequence[Mapping[str, Any]], levels: Sequenc
 
 
 def _notes(measurements: Sequence[Mapping[str, Any]], absent: Mapping[str, str]) -> Iterator[str]:
-    """What the tables do not tell: slowdowns called faster, cases that failed, parts that stopped midway."""
+    """Yield notes beside the tables: slowdowns called faster, failed cases, parts that stopped midway."""
     faster: dict[str, int] = defaultdict(int)
     for each in measurements:
         for verdict in each["verdicts"]:
@@ -562,6 +567,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--trials", type=int, default=3, help="verdicts of each rule, kernel and level")
     parser.add_argument("--nvbench-trials", type=int, default=3, help="the same of nvbench, which is slow")
+    parser.add_argument("--our-trials", type=int, help="the same of ours, each of several processes")
+    parser.add_argument(
+        "--nvbench-timeout", type=float, default=5.0, help="seconds for each of its measurements"
+    )
     parser.add_argument("--only", action="append", choices=list(RULES), help="parts to run (default: all)")
     parser.add_argument("--budget", type=float, default=235.0, help="seconds after which no part is begun")
     parser.add_argument("--results", type=Path, help="where calibrations lie (default: the project's)")

@@ -370,7 +370,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cpu_blas": lambda _: pictures.HostBlas(),
     "copy": lambda s: pictures.Moved(threads=s.case.THREADS),
     "copy_unrolled": lambda s: pictures.Moved(threads=s.case.THREADS, items=s.case.ITEMS),
-    "copy_vectorized": lambda s: pictures.Moved(threads=s.case.THREADS, items=s.case.ITEMS, vector=4),
+    "copy_vectorized": lambda s: pictures.Moved(threads=s.case.THREADS, items=1, vector=4),
     "transpose_naive": lambda s: pictures.Moved(tile=s.case.TILE),
     "transpose_tiled": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True),
     "transpose_vectorized": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True, vector=s.case.VECTOR),

@@ -655,7 +655,7 @@ class Moved(Picture):
     def _each(self) -> str:
         """What a thread copies."""
         if self.items == 1:
-            return "one element"
+            return "one element" if self.vector == 1 else f"one vector of {self.vector}"
         unit = "elements" if self.vector == 1 else f"vectors of {self.vector}"
         return f"{self.items} {unit}, {self.threads} apart"
 

@@ -38,11 +38,11 @@ class Artifacts:
     url: str = ""
     kept: dict[str, Kept] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
-    """What was asked for and is not known here."""
+    """Requests that this stand-in does not know."""
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a runner tells an action. The token says of which run and job it is; here it is not signed."""
+        """Variables that a runner gives an action. The token names its run and job; here it is not signed."""
         claims = {"scp": "Actions.Results:run-backend:job-backend", "exp": 2**31}
         encoded = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
         return {
@@ -52,11 +52,11 @@ class Artifacts:
         }
 
     def keep(self, name: str, content: bytes) -> None:
-        """One that an earlier job has left."""
+        """Keep an artifact as if an earlier job had left it."""
         self.kept[name] = Kept(len(self.kept) + 1, name, content=content, whole=True)
 
     def call(self, method: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """None for a call that is not known, or that is refused."""
+        """Return the answer to a call; None if the call is unknown or refused."""
         name = body.get("name", "")
         if method == "CreateArtifact" and name not in self.kept:
             self.kept[name] = Kept(len(self.kept) + 1, name)

@@ -1,4 +1,4 @@
-"""What every test gets: no settings but its own, and a small project to work on."""
+"""Fixtures of every test: settings of its own only, and a small project to work on."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ LONG = (
 )
 """Files that take longest, longest first. None of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
-"""How the tests themselves are run, which is nothing the harness reads."""
+"""Variables for the tests themselves. The harness reads none of them."""
 
 # Hundreds of processes are started that import NumPy, each of which would start a thread a core for BLAS, and
 # these spin before they sleep: a third of such a process's time. Nor is each to compile the harness anew.
@@ -159,7 +159,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for all tests: what points PyOpenCL's loader at a runtime lies in it, and stays in force."""
+    """Return one cache for all tests. It holds the files that point PyOpenCL's loader at a runtime."""
     return tmp_path_factory.mktemp("cache")
 
 

@@ -51,7 +51,7 @@ PROGRAMS = (
 )
 """No plugin of asv: what one defines is in force once it is imported."""
 _LATER = ("harness.device.backends.null", "numpy.random", "psutil")
-"""What most workers import once they need it. What is larger makes each fork dearer than it saves."""
+"""Modules that most workers import later. Larger modules cost each fork more than they save."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """Variables with which what the server imports starts no thread: a fork has one alone."""
 _SAFE_PATH = getattr(sys.flags, "safe_path", False)  # of Python 3.11
@@ -62,9 +62,8 @@ _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
 def _execution() -> inspect.Signature | None:
-    """What a Popen is asked to execute, or None where this Python lacks a private part of those used here.
-
-    They are in Python 3.10 to 3.14. Without them processes are started, as they are for users.
+    """Return the signature of Popen's private execution; None if this Python lacks a private part that is
+    used here. Python 3.10 to 3.14 have them. Without them processes are started, as for users.
     """
     used = [(subprocess.Popen, each) for each in ("_execute_child", "_close_pipe_fds", "_child_created")]
     if not all(hasattr(*each) for each in (*used, (threading, "_shutdown"), (atexit, "_run_exitfuncs"))):
@@ -99,7 +98,7 @@ class ForkServer:
         server = self
 
         class Popen(subprocess.Popen):  # type: ignore[type-arg]
-            """One of subprocess's, of a process that is forked where that can be."""
+            """A Popen of subprocess whose process is forked if possible."""
 
             def __init__(self, args: Any, *given: Any, **named: Any) -> None:
                 super().__init__(_command_alone(args), *given, **named)
@@ -120,7 +119,7 @@ class ForkServer:
         self.popen = Popen
 
     def can_fork(self, command: Any, env: Mapping[str, str], cwd: str) -> bool:
-        """Whether it is a program or a worker of ours, as this environment would have it started."""
+        """Return True if the command is a program or a worker of ours that this environment would start."""
         if not CAN_FORK or isinstance(command, str) or command[0] != sys.executable:
             return False
         command = _unsupervised(command)
@@ -191,7 +190,7 @@ def _ends() -> tuple[socket.socket, socket.socket]:
 
 
 def _asv_script() -> str:
-    """What asv starts for a benchmark."""
+    """Return the path of the script that asv starts for a benchmark."""
     asv = importlib.util.find_spec("asv")
     return str(Path(asv.origin).with_name("benchmark.py")) if asv and asv.origin else ""
 
@@ -219,7 +218,7 @@ def serve(server: socket.socket, modules: tuple[str, ...], installed: list[str])
 
 
 def _become(cwd: str, env: Mapping[str, str], files: list[int]) -> None:
-    """As a process that was started there."""
+    """Make this process like a process that was started in the folder, with its environment and files."""
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -287,7 +286,7 @@ def _serve_in_turn(modules: tuple[str, ...], installed: list[str]) -> None:
 
 
 def _status(command: list[str], installed: list[str]) -> int:
-    """What it exits with; an error that it raises goes on, and ends this process as any."""
+    """Return the exit status of the command. Its exceptions propagate and end this process."""
     # From Python 3.14 on, the tracker of a fork misses the semaphores that its template made.
     sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     try:
@@ -301,7 +300,7 @@ def _status(command: list[str], installed: list[str]) -> int:
 
 
 def _end(status: int) -> NoReturn:
-    """As Python ends, but that no module is taken apart: each would first be copied to be changed."""
+    """End as Python does, without clearing modules, because every changed page would be copied first."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -311,7 +310,7 @@ def _end(status: int) -> NoReturn:
 
 
 def _run(command: list[str], installed: list[str]) -> None:
-    """What `python` does with these arguments."""
+    """Do what `python` does with these arguments."""
     first, *arguments = command
     if supervised := first == SUPERVISOR:
         first, *arguments = arguments[1:]
@@ -347,7 +346,7 @@ def _customize() -> None:
 
 
 def _searched() -> list[str]:
-    """What the environment puts before what is installed; Python has each of them once."""
+    """Return the folders of PYTHONPATH, each once, as Python has them."""
     return [*dict.fromkeys(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
 
 

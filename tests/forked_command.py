@@ -23,7 +23,7 @@ NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    """What is read of the environment only when Python starts, but for what a forked process is told."""
+    """Return the variables that Python reads only at its start, without those that a fork is given."""
     others = (SEED, NO_BYTECODE, "PYTHONPATH")
     return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in others}
 

@@ -70,7 +70,7 @@ def deflated(content: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One file of an archive, with every field as it is told."""
+    """A file of an archive, with every field of its header."""
 
     name: bytes = b"review.json"
     packed: bytes
@@ -125,7 +125,7 @@ def archive(
 
 
 def zeros(gigabytes: int) -> bytes:
-    """That many GiB, deflated: a block that depends on no other, again and again."""
+    """Return zeros of so many GiB, deflated: the same independent block, repeated."""
     stream = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
     block = stream.compress(bytes(2**20)) + stream.flush(zlib.Z_FULL_FLUSH)
     return block * (1024 * gigabytes) + zlib.compressobj(wbits=-zlib.MAX_WBITS).flush()
@@ -138,7 +138,7 @@ WAITS = forge_api.Waits(sleep=lambda _seconds: None, now=lambda: 1_800_000_000.0
 def posting(
     github: GitHub, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, command: str = "post"
 ) -> Post:
-    """What runs `harness ci post` for an event, as a workflow does, and loses no time with waiting."""
+    """Return a function that runs `harness ci post` for an event, as a workflow does, without waiting."""
     call = caller(capsys, monkeypatch)
     monkeypatch.setattr(forge_api, "Waits", lambda: WAITS)
     for name, value in {

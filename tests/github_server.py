@@ -28,9 +28,9 @@ from tests import http_servers
 
 REPOSITORY = "example/kernels"
 TOKEN = "ghs_0123456789abcdefghij"
-"""Of a workflow."""
+"""Token of a workflow."""
 APP_TOKEN = "ghs_of_an_app_0123456789"
-"""Of an App, which may write checks."""
+"""Token of an App that may write checks."""
 ACTIONS = {"id": 15368, "slug": "github-actions"}
 """The App that a workflow's token is of."""
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
@@ -39,7 +39,7 @@ RUN = 9_876_543_210
 RUNS = f"https://github.example/{REPOSITORY}/actions/runs"
 
 ALL = frozenset({"actions: write", "checks: write", "contents: write", "pull-requests: write"})
-"""What a token may be allowed."""
+"""Permissions that a token can have."""
 REPORTER = frozenset({"actions: read", "checks: write", "contents: read", "pull-requests: write"})
 READ_ONLY = frozenset({"actions: read", "checks: read", "contents: read", "pull-requests: read"})
 _CONCLUSIONS = {"success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required"}
@@ -53,7 +53,7 @@ class Logged:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """Headers by name in lower case."""
     body: Any
     status: int
     """0 where the connection was cut."""
@@ -61,7 +61,7 @@ class Logged:
 
 @dataclass
 class Trouble:
-    """What goes wrong with some requests."""
+    """A fault that the server makes for some requests."""
 
     method: str
     path: str
@@ -72,14 +72,14 @@ class Trouble:
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
     after: bool = False
-    """Whether what was asked for is done all the same."""
+    """True if the server does what was asked although it answers with an error."""
     truncate: bool = False
-    """Whether the answer breaks off."""
+    """True if the answer breaks off."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a run has left."""
+    """An artifact of a run."""
 
     id: int
     name: str
@@ -90,16 +90,16 @@ class Artifact:
 
 @dataclass
 class App:
-    """One that somebody has made and installed on the repository."""
+    """A GitHub App that is installed on the repository."""
 
     id: int = 4242
     slug: str = "kernels-performance"
     permissions: Mapping[str, str] = field(default_factory=lambda: {"checks": "write", "metadata": "read"})
-    """Those that it was installed with: a token may have them or less."""
+    """Permissions of the installation. A token has these or fewer."""
     public_key: str = ""
     """PEM."""
     tokens: dict[str, frozenset[str]] = field(default_factory=dict)
-    """That were made, by what each may do."""
+    """Permissions of each token that the App made."""
     made: int = 0
 
     @property
@@ -121,13 +121,13 @@ class Answer:
 
 
 class GitHub:
-    """One repository, its pull requests, and a token. Start it with `serving`."""
+    """GitHub with a repository, its pull requests, and a token. Start it with `serving`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.url = ""
         self.below = ""
-        """Where the API is on its host: a GitHub Enterprise Server has it at /api/v3."""
+        """Path of the API on its host: /api/v3 on a GitHub Enterprise Server."""
         self.storage = ""
         self.allowed: frozenset[str] = ALL
         self.app = App(tokens={APP_TOKEN: frozenset({"checks: write"})})
@@ -135,19 +135,19 @@ class GitHub:
         """The App whose token the request that is handled has."""
         self.pulls: dict[int, dict[str, Any]] = {}
         self.merge_bases: dict[str, str] = {"main": BASE}
-        """By branch; of any head."""
+        """Merge bases by branch, the same for every head."""
         self.comments: dict[int, list[dict[str, Any]]] = {}
         self.check_runs: list[dict[str, Any]] = []
         self.artifacts: dict[int, list[Artifact]] = {}
         self.people: dict[str, dict[str, str]] = {}
-        """By login, what /permission answers."""
+        """Answers of /permission, by login."""
         self.dispatched: list[Any] = []
         self.reactions: list[str] = []
         self.branches = {"main": "c" * 40}
         self.queue: set[str] = set()
         """Commits that wait to be merged."""
         self.knows_run_details = True
-        """Those of before 2026 do not."""
+        """True for servers of 2026 and later."""
         self.log: list[Logged] = []
         self.fetched: list[Logged] = []
         """From storage."""
@@ -155,20 +155,20 @@ class GitHub:
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         """Called before a request is handled, in its thread."""
         self.redirect_to = ""
-        """Where downloads are redirected to, but for the storage here."""
+        """Target of redirected downloads; if empty, the storage of this server."""
         self.unlisted: set[int] = set()
         """Comments that no listing shows: GitHub's own may lag behind."""
         self.per_page = 100
         """The most that a page holds, whatever is asked for."""
         self.settings: dict[str, Any] = {}
-        """What is answered for the repository's settings, by path below it; what is not here is not there."""
+        """Answers on the repository's settings, by path below it. Any other path is not found."""
         self.unseen: tuple[str, ...] = ()
         """Settings that the token may not see."""
         self._id = 1000
 
     @property
     def writes(self) -> list[Logged]:
-        """What was sent that is more than reading, whatever came of it."""
+        """Return all requests but GET, also those that failed."""
         return [each for each in self.log if each.method != "GET"]
 
     def next_id(self) -> int:
@@ -244,7 +244,7 @@ class GitHub:
         raise Fail(404, "Not Found", documentation_url="https://docs.github.example/rest")
 
     def minting(self, method: str, path: str, body: Any, authorization: str) -> Answer:
-        """What actions/create-github-app-token asks for, by the App's key. Raises Fail."""
+        """Answer requests of actions/create-github-app-token with the App's key. Raises Fail."""
         kind, _, word = authorization.partition(" ")
         with self.lock:
             if (method, path) == ("DELETE", f"{self.below}/installation/token"):
@@ -526,7 +526,7 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
 
 
 def _signed(word: str, app: App) -> bool:
-    """Whether a JSON web token is of this App, still good, and signed by its key."""
+    """Return True if a JSON web token is of this App, not expired, and signed by its key."""
     signed, _, signature = word.rpartition(".")
     try:
         claims = json.loads(_from_base64(signed.partition(".")[2]))
@@ -615,7 +615,7 @@ class _Base(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2] if truncate else content)
 
     def cut(self) -> None:
-        """As a proxy that dies: a reset, and no answer."""
+        """Reset the connection without an answer, like a proxy that dies."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True
@@ -682,7 +682,7 @@ class _ApiHandler(_Base):
 
 
 class _StorageHandler(_Base):
-    """Where archives lie. It knows no token, and like the real one refuses whoever shows one."""
+    """The storage of archives. Like the real storage, it refuses a request with a token."""
 
     def do_GET(self) -> None:
         github, parts = self.github, urlsplit(self.path)

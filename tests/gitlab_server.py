@@ -32,19 +32,19 @@ class Fail(Exception):  # noqa: N818 - an answer, not an error of ours
 
 @dataclass
 class GitLab:
-    """One project, its merge requests, and a token. Start it with `serving`."""
+    """GitLab with a project, its merge requests, and a token. Start it with `serving`."""
 
     url: str = ""
     merge_requests: dict[int, dict[str, Any]] = field(default_factory=dict)
     notes: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     jobs: list[dict[str, Any]] = field(default_factory=list)
     reports: dict[int, bytes] = field(default_factory=dict)
-    """By job, what it has left as perf-review/review.json."""
+    """The perf-review/review.json of each job."""
     statuses: list[dict[str, Any]] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
     """Quick actions of notes."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What is answered to a GET, by path below /projects/42, or whole where it begins with /runners."""
+    """Answers to GET, by path below /projects/42; paths that begin with /runners are whole."""
     unseen: tuple[str, ...] = ()
     """Settings that the token may not see."""
     broken: set[str] = field(default_factory=set)

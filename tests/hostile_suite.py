@@ -1,7 +1,9 @@
-"""What a hostile suite does, and what is seen of it from outside: two roles of one program, which runs
-under a systemd of its own (test_runner_limits.py), with the system's interpreter and its library alone.
+"""Attacks of a hostile suite, and a watcher that sees their effect from outside, in one program.
 
-    hostile_suite.py watch FOLDER BYTES  as root, in a unit of its own: starts the others, writes seen.json
+It runs under a separate systemd (test_runner_limits.py), with the system's interpreter and standard library
+alone.
+
+    hostile_suite.py watch FOLDER BYTES  as root, in its own unit: starts the others, writes seen.json
     hostile_suite.py ATTACK [WORD...]    as a suite's process, by the socket
 """
 
@@ -41,7 +43,7 @@ def say(what: object) -> None:
 
 
 def tried(what: Callable[[], Any]) -> str:
-    """What it is answered: the name of its error, or done."""
+    """Return the name of the error of a call, or `done`."""
     try:
         what()
     except OSError as error:
@@ -136,7 +138,7 @@ def reach(folder: str, worker: str) -> None:
 
 
 def use() -> None:
-    """What anybody is answered who is in no unit."""
+    """Print the answer to a process outside all units."""
     say(opened(Path(THERE) / "device"))
 
 
@@ -180,7 +182,7 @@ class Watch:
         return {"taken": taken / limit_bytes, "status": status}
 
     def memory_of_two(self, limit_bytes: int) -> dict[str, Any]:
-        """Each of them takes less than one may have; together it is more."""
+        """Start two suites: each takes less than the limit, and both together take more."""
         most = int(limit_bytes * 0.45)
         both = [self.start("hog", most, 2) for _ in range(2)]
         found = [self.held(each) for each in both]
@@ -201,7 +203,7 @@ class Watch:
         return {"count": count, "seen": seen, "gone_after_s": gone_after_s(ended)}
 
     def staying(self) -> dict[str, Any]:
-        """Of one whose connection ends, and of one whose time is up."""
+        """Return how many processes stay after a connection ends, and after the time is up."""
         found: dict[str, Any] = {}
         for name, address in (("connection", SOCKET), ("time", BRIEF)):
             for _ in range(TRIES):  # on a busy machine its time may be up before it begins
@@ -247,7 +249,7 @@ class Watch:
 
 
 def limits() -> dict[str, str]:
-    """As systemd has understood them."""
+    """Return the limits as systemd has understood them."""
     asked = {
         "suite-user@0.service": ("Slice", "TasksMax", "RuntimeMaxUSec", "LimitCORE", "DevicePolicy"),
         "suite.slice": ("MemoryMax", "MemorySwapMax"),

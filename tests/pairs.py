@@ -75,7 +75,7 @@ class Pair:
         return protocol.PairOf(id="one", sizes=sizes, base=base, head=head)
 
     def built(self, pair: protocol.PairOf) -> Built:
-        """What both sides become, each in the worker that would measure it."""
+        """Build both sides, each in the worker that would measure it."""
         backend = self.device.partition(":")[0]
         on_host = self.suites["head"].by_name[pair.head.kernel].runs_on_host(backend)
         found: dict[SideName, SideFacts] = {}

@@ -25,13 +25,15 @@ from tests.workflow_steps import Job
 
 SOURCES = ROOT / "tests" / "actions"
 REQUIRED = bool(os.environ.get("HARNESS_REQUIRE_ACTIONS"))
-"""Whether these tests fail without Node and the actions' packages, where they would skip: for CI machines."""
+"""True if missing Node or packages of the actions fail the tests instead of skipping them: for CI machines.
+"""
 
 
 class Pinned(NamedTuple):
     commit: str
     source: str
-    """Where it begins. What runs after the job's other steps, where there is such, is post.js beside it."""
+    """File where the action begins. A post.js beside it, if there is one, runs after the job's other steps.
+    """
     aliases: Mapping[str, str] = {}
     """Packages of other versions than the other actions have."""
 
@@ -49,7 +51,7 @@ PINNED = {
     "actions/upload-artifact": Pinned("bbbca2ddaa5d8feaa63e36b76fdaad77386f024f", "src/upload/index.ts"),
 }
 COMPOSITE = {"actions/upload-pages-artifact": "fc324d3547104276b827a68afc52ff2a11cc49c9"}
-"""Those that are scripts, and uses of others."""
+"""Actions that consist of scripts and of other actions."""
 
 
 def _lacking(what: str) -> None:
@@ -60,7 +62,7 @@ def _lacking(what: str) -> None:
 
 
 def bundle(folder: Path) -> dict[str, Path]:
-    """Each action as one file of JavaScript; skips where Node or the packages are not here."""
+    """Bundle each action into one JavaScript file. Skips without Node or the packages."""
     packages = SOURCES / "node_modules"
     esbuild = packages / ".bin" / "esbuild"
     needed = json.loads((SOURCES / "package.json").read_text(encoding="utf-8"))["dependencies"]
@@ -175,7 +177,7 @@ class Use:
 
 
 def _pairs(path: Path) -> dict[str, str]:
-    """What an action has written into a file of the runner's: NAME<<MARK, lines, MARK."""
+    """Parse a file of the runner that an action has written: NAME<<MARK, lines, MARK."""
     text = path.read_text(encoding="utf-8")
     return dict(re.findall(r"(?m)^(.+?)<<(?:ghadelimiter_\S+)\n(.*?)\nghadelimiter_\S+$", text, re.DOTALL))
 

@@ -86,7 +86,7 @@ ATTACKS = (
     "-->\n<!-- marker -->\n:tada: &lt;b&gt; &#64;team",
     "\\\n\\`a\\` $x^2$ <https://evil.example>",
 )
-"""What others write who mean no good."""
+"""Hostile texts."""
 
 
 def change(effect: float, half: float = 0.0007, processes: int = 4) -> Effect:
@@ -183,7 +183,7 @@ def review(*cards: CardReview, **over: Any) -> Review:
 
 
 def twins(kernel: str) -> tuple[Verdict, Verdict]:
-    """What a comparison's test of itself comes to as a rule."""
+    """Return the usual verdicts of a comparison's test of itself."""
     sizes = {"m": 1024, "n": 1024, "k": 1024}
     same = Verdict(
         case="twin.same",
@@ -366,7 +366,7 @@ def interrupted() -> Review:
 
 
 def distrusted() -> Review:
-    """One whose test of itself went wrong."""
+    """Return a review whose test of itself failed."""
     same, planted = twins("naive")
     missed = replace(planted, status="inconclusive", reason="too-noisy", time=change(0.004, 0.009))
     found = [
@@ -403,7 +403,7 @@ def many() -> Review:
 
 
 def huge() -> Review:
-    """As much of what fails as no comment can hold."""
+    """Return a review with more failures than a comment can hold."""
     cases = [
         case(f"k{at}_{'x' * 80}", 1024, "regression")
         if at % 2

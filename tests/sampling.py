@@ -83,7 +83,7 @@ def replaced(document: Any, value: Any) -> Iterator[Any]:
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Each list or object of a document, with each index or key in it."""
+    """Yield each list or object of a document with each of its indices or keys."""
     if isinstance(document, dict | list):
         for key in range(len(document)) if isinstance(document, list) else list(document):
             yield document, key

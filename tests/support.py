@@ -1,4 +1,4 @@
-"""What several test files share: repositories, commands run as by a user, and what they leave behind."""
+"""Helpers of several test files: repositories, commands run as by a user, and their results."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
     def failed_with(self, status: int) -> str:
-        """What a command said on standard error that was to end with this status."""
+        """Check the exit status of a command, and return its standard error."""
         assert self.status == status, self
         return self.err
 
 
 def caller(capsys: Any, monkeypatch: Any, kind: type[Done] = Done) -> Callable[..., Any]:
-    """What calls `harness` in this process, and tells what it said as a Done of this kind."""
+    """Return a function that runs `harness` in this process and returns its output as a Done of this kind."""
 
     def call(*arguments: str, cwd: Path | None = None) -> Done:
         if cwd:
@@ -154,7 +154,7 @@ programs = ForkServer(PROGRAMS)
 
 
 def run_forked(args: list[str], *, timeout: float, **given: Any) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run does with a process that is forked where that can be; ended with this block."""
+    """Run a command like subprocess.run, in a forked process if possible."""
     with programs.popen(args, text=True, **given) as process:
         try:
             out, err = process.communicate(timeout=timeout)
@@ -249,7 +249,7 @@ def statuses(rows: tuple[Row, ...] | list[Row]) -> list[tuple[str, RowStatus, st
 
 
 def figures(row: Row) -> tuple[Measurement, Telemetry]:
-    """What a measured row was measured to be, and what was seen meanwhile."""
+    """Return the measurement and the telemetry of a measured row."""
     assert row.status == "measured", (row.reason, row.message, row.log)
     assert row.measurement is not None
     assert row.telemetry is not None
@@ -257,7 +257,7 @@ def figures(row: Row) -> tuple[Measurement, Telemetry]:
 
 
 def no_oftener_than(rate: float, count: int, trials: int) -> bool:
-    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
+    """Return True if `count` of `trials` agrees with at most this rate: exact binomial test at 0.001."""
     from scipy import stats  # slow to import
 
     return bool(stats.binomtest(int(count), trials, rate, alternative="greater").pvalue > 1e-3)

@@ -1,13 +1,12 @@
-"""Synthetic histories: a git repository, asv's results as our plugin leaves them, and records.
+"""Synthetic histories: a git repository, asv's results as our plugin writes them, and records.
 
-Tests and benchmarks of what reads histories use them. A `History` says what happened; the same one gives the
-same bytes again. As a command::
+A `History` says what happened. The same `History` gives the same bytes again. As a command::
 
     python tests/synthetic_history.py FOLDER --preset show
     python tests/synthetic_history.py FOLDER --commits 10000 --cases 200 --cards 4
 
 FOLDER becomes the repository, with asv.conf.json in it and results in .asv/results. Every time has lognormal
-noise; a case's cycles do not change when its card's clock does.
+noise. A change of a card's clock does not change the cycles of its cases.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ COLUMNS = (
     *("stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat"),
     *("samples", "profile"),
 )
-"""Of a row of asv's results, in asv's order."""
+"""Fields of a row of asv's results, in asv's order."""
 
 EPOCH = datetime(2022, 1, 3, 9, tzinfo=timezone.utc)
 MEAN_GAP_H = 4.0
@@ -79,7 +78,7 @@ SPREAD = 0.002
 _SLOT = [NormalDist().inv_cdf((index + 0.5) / SLOTS) for index in range(SLOTS)]
 
 OK, ABSENT, FAILED, WRONG = range(4)
-"""What became of a case, in `Numbers.status`."""
+"""Outcomes of a case in `Numbers.status`."""
 
 HOSTILE_TEXTS = (
     "<script>alert(1)</script>",
@@ -115,7 +114,7 @@ class Step:
     card: str | None = None
     """Name or machine of the only card that shows it."""
     registers: int = 0
-    """How many more the kernel takes."""
+    """Additional registers of the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +191,7 @@ class Card:
 
     @property
     def machine(self) -> str:
-        """What asv calls it, and its folder."""
+        """Return asv's name of the machine, which is also the name of its folder."""
         return machine_name(self.device())
 
     def device(self, driver: str | None = None) -> DeviceInfo:
@@ -261,7 +260,7 @@ CARDS = (
         power_limit_w=350.0,
     ),
 )
-"""One of each model. `scale` takes more of them, told apart by their serial."""
+"""A card of each model. `scale` takes more cards of the same models, with other serial numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,12 +276,12 @@ class Suite:
 
     @property
     def benchmark(self) -> str:
-        """What asv calls it, without the track."""
+        """Return asv's name of the benchmark, without the track."""
         return f"suites.{self.name.title().replace('_', '')}"
 
     @property
     def params(self) -> list[list[str]]:
-        """As asv has them: texts in Python's notation."""
+        """Return the parameters as asv stores them: texts in Python's notation."""
         return [[repr(kernel) for kernel in self.kernels], [repr(size) for size in self.sizes]]
 
     @property
@@ -316,17 +315,17 @@ class History:
     """Relative standard deviation between one commit's time of a case and the next one's."""
     seed: int = 1
     records: bool = False
-    """Whether to write our own records too: one a commit, card and suite."""
+    """True to write our records too, one for each commit, card and suite."""
     hostile: bool = False
-    """Whether subjects and authors are out to break something."""
+    """True for hostile subjects and authors."""
     skewed_clocks: bool = False
-    """Whether some commits are dated before their parents."""
+    """True if some commits are dated before their parents."""
     merge_every: int = 0
     """Every so many commits there is a merge of one that was not measured; 0 for a straight line."""
     tag_every: int = 0
     """Every so many commits there is a tag; 0 for none."""
     driver_in_params: bool = False
-    """Whether asv's files have the driver among their parameters, as machines with keys of their own do."""
+    """True if asv's files have the driver among their parameters, as machines with their own keys do."""
 
     @cached_property
     def cases(self) -> tuple[tuple[Suite, str, int], ...]:
@@ -334,7 +333,7 @@ class History:
         return tuple((suite, *case) for suite in self.suites for case in suite.cases)
 
     def columns(self, suite: Suite) -> slice:
-        """Those columns that are a suite's."""
+        """Return the columns of a suite."""
         start = sum(len(other.cases) for other in self.suites[: self.suites.index(suite)])
         return slice(start, start + len(suite.cases))
 
@@ -373,7 +372,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What `write` left on disk."""
+    """The files that `write` made."""
 
     history: History
     repository: Path
@@ -457,8 +456,8 @@ def scale(commits: int, cases: int, cards: int, *, seed: int = 1) -> History:
 
 
 def numbers(history: History, card: Card) -> Numbers:
-    """What a card measured at every commit, whether or not it is stored. A longer history begins with the
-    numbers of a shorter one.
+    """Return the figures of a card at every commit, stored or not. A longer history begins with the figures
+    of a shorter one.
     """
     commits, shape = history.commits, (history.commits, len(history.cases))
     own = [
@@ -527,7 +526,7 @@ def _code(
 
 
 def _bases(history: History, card: Card) -> tuple[Floats, npt.NDArray[np.int64], Floats]:
-    """Each (cases,): the time in ns at the card's own clock, registers, and the share of the power limit."""
+    """Return time in ns at the card's clock, registers, and share of the power limit, each by case."""
     limits = card.peaks
     times, registers, loads = [], [], []
     for suite, kernel, size in history.cases:
@@ -610,7 +609,7 @@ _SIDE_MARK = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """One to be, with the revisions of all sources after it, by path."""
+    """A future commit, with the revisions of all sources after it, by path."""
 
     index: int
     message: bytes
@@ -689,7 +688,7 @@ def _source(path: str, revision: int) -> bytes:
 
 
 def _stream(history: History, known: Sequence[str]) -> Iterator[bytes]:
-    """What `git fast-import` is fed with: every commit beyond those known."""
+    """Yield the input of `git fast-import`: every commit that is not known yet."""
 
     def name(index: int) -> bytes:
         return known[index].encode() if index < len(known) else b":%d" % (index + 1)
@@ -815,7 +814,7 @@ def extend(written: Written, cards: Sequence[Card] | None = None, commits: int =
 
 
 def _write_card(written: Written, card: Card, indices: range) -> None:
-    """One card's machine.json, and files and records of some commits."""
+    """Write a card's machine.json, and its files and records of some commits."""
     history = written.history
     folder = written.results / card.machine
     folder.mkdir(exist_ok=True)
@@ -958,7 +957,9 @@ _CONSTANT = {
 
 
 def _marked(value: npt.NDArray[Any], status: npt.NDArray[np.int8], track: str) -> list[Any] | None:
-    """As asv has them: NaN for what was skipped, null for what failed, and null for all where all failed."""
+    """Return values as asv stores them: NaN for a skipped case, null for a failed case, null alone if all
+    failed.
+    """
     listed: list[Any] = value.tolist()
     for column in np.flatnonzero(status):
         listed[column] = float("nan") if status[column] == ABSENT else None
@@ -972,7 +973,7 @@ def _with_none(values: npt.NDArray[Any], none: npt.NDArray[np.bool_]) -> list[An
 
 
 def _five_digits(values: Floats) -> Floats:
-    """As many as asv keeps of statistics."""
+    """Round to five digits, as asv does with statistics."""
     exponent = 4 - np.floor(np.log10(values))
     up, down = 10.0 ** np.maximum(exponent, 0), 10.0 ** np.maximum(-exponent, 0)
     rounded: Floats = np.round(values * up / down) / up * down

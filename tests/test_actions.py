@@ -80,7 +80,7 @@ class History:
         return made
 
     def measure(self, card: str, results: Mapping[str, str]) -> None:
-        """What is new on a card goes up."""
+        """Upload the new results of a card."""
         job = self.job("measure", card, **{"matrix.card.name": card})
         (job.workspace / ".asv" / "results").mkdir(parents=True)
         (job.temp / "before").touch()
@@ -157,7 +157,7 @@ def test_thirty_cards_are_stored_one_by_one(history, artifacts):
 
 @pytest.mark.parametrize(("measured", "expected"), [("success", 3), ("failure", 0)])
 def test_a_card_whose_results_did_not_arrive_is_missed(history, artifacts, measured, expected):
-    """Where its own job failed, that job is red already."""
+    """A card whose own job failed is not reported again: that job is red already."""
     artifacts.keep(
         "perf-results-card-1", archive({"card-1/a/machine.json": "{}", "card-1.files": "./a/machine.json\n"})
     )

@@ -1,4 +1,4 @@
-"""What may import what, read out of the source: every import counts, in functions and for types alike."""
+"""Imports that the architecture allows, read from the source. Those in functions and for types count too."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def is_command(module: str) -> bool:
 
 
 def command_modules() -> dict[str, str]:
-    """Each command's module, by its words; those of `ci` share one."""
+    """Return the module of each command, by the command's words. The commands of `ci` share a module."""
     report = importlib.import_module("harness.cli.report_command")
     commands = [
         *importlib.import_module("harness.cli").COMMANDS,

@@ -367,7 +367,7 @@ def test_that_a_benchmark_of_no_suite_measures_what_is_installed_is_told_once(fr
 
 
 def test_commits_may_come_from_another_clone(away):
-    """As where asv.conf.json gives the address of a repository, which asv mirrors."""
+    """asv.conf.json may give the address of a repository, which asv mirrors."""
     run, _, _ = away.home.record("first")
     assert (run.source.commit, run.source.path) == (away.home.commits["first"], "kernels/toy")
 
@@ -501,7 +501,7 @@ def test_an_answer_is_what_the_track_method_returns(tmp_path, monkeypatch, null_
 
 
 def returned(track: Any, *arguments: object) -> tuple[Any, str]:
-    """What a track's method returns, or the text of the error that it raises."""
+    """Return the result of a track's method, or the text of its error."""
     try:
         return track(*arguments), ""
     except RuntimeError as error:

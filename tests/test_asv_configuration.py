@@ -41,7 +41,9 @@ class Measured(NamedTuple):
     line: list[str]
     commits: Commits
     asv: Repo
-    """What asv asks of git, each question once: asv forks this process for every one."""
+    """asv's view of the repository, which asks git each question once: asv forks this process for each
+    question.
+    """
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,7 @@ def results(
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Not to be changed but for its html folders."""
+    """Return a project for all tests, which may write only its html folders."""
     return make_project(tmp_path_factory.mktemp("direction"))
 
 

@@ -1,4 +1,4 @@
-"""What an effect goes back to, by evidence; and what an arm by itself drew."""
+"""Attribution of effects to code or clocks by evidence, and the power that one side draws by itself."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_one_of_many_that_is_bad_is_told(github, audit, setting, what, lists, ba
 
 
 def test_what_the_token_may_not_see_is_unknown_and_not_missing(github, audit):
-    """As of a workflow's own token, which may read environments and neither their secrets nor settings."""
+    """A workflow's own token may read environments, but not their secrets or settings."""
     github.unseen = (
         "/environments/gpu/secrets",
         "/actions/permissions",

@@ -1,6 +1,5 @@
-"""What harness.device.backends.base promises, asked of every backend alike.
-
-A backend that is not there skips, unless HARNESS_REQUIRE_DEVICE names it.
+"""Tests of the promises of harness.device.backends.base on every backend. A missing backend is skipped,
+unless HARNESS_REQUIRE_DEVICE names it.
 """
 
 from __future__ import annotations
@@ -217,7 +216,7 @@ def make(device, tmp_path):
 
 
 def host_function(name, emulate):
-    """What the null device computes, as a function of the host that does it; or what cannot be made."""
+    """Return the host function that the null device runs. Raises ValueError if the kernel cannot be built."""
     if name in ("broken", "misnamed"):
         raise ValueError(name)
 
@@ -486,7 +485,7 @@ def test_what_measuring_needs_besides_launches(device):
 
 
 def spun(device, make, upload):
-    """What `timed` is called with to keep the device busy for a moment."""
+    """Return arguments of `timed` that keep the device busy for a moment."""
     built = device.build(make("spin", lambda y, rounds: []))
     _, y = upload(np.ones(THREADS, "float32"))
     return built, Launch(grid=(1, 1, 1), block=(THREADS, 1, 1)), [y, np.int32(20_000)]
@@ -556,7 +555,7 @@ def test_a_second_build_has_the_same_binary(device, make):
 
 
 def entries(device) -> dict[Path, int]:
-    """What a device's cache holds: a binary that is compiled once more becomes another file."""
+    """Return the files of a device's cache. A binary that is compiled again becomes another file."""
     folder = device.cache.folder if hasattr(device, "cache") else Path("none")
     return {path: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
 

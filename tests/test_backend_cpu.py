@@ -132,7 +132,7 @@ def test_what_goes_wrong_costs_its_own_row(tmp_path):
 
 
 def test_without_numba_the_loop_needs_a_package(tmp_path):
-    """As with a Python that has everything else."""
+    """Hide numba from a Python that has everything else."""
     hidden = tmp_path / "sitecustomize.py"
     hidden.write_text(
         "from importlib import metadata\n"

@@ -306,7 +306,7 @@ def test_a_function_that_starts_a_framework_at_its_first_call_leaves_the_card_cu
 
 
 class Tensor:
-    """What keeps a result's memory."""
+    """An object that keeps a result's memory."""
 
 
 class Returning:

@@ -1,4 +1,4 @@
-"""What the OpenCL backend decides before a device is opened, with made-up platforms, and what it says."""
+"""Decisions and messages of the OpenCL backend before it opens a device, on made-up platforms."""
 
 from __future__ import annotations
 

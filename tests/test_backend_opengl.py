@@ -147,7 +147,7 @@ def test_a_timer_is_believed_where_it_agrees_with_the_host(device, monkeypatch, 
 
 
 def test_with_a_timer_that_is_believed_the_time_is_the_timers(worker, monkeypatch):
-    """Of llvmpipe that is about a nanosecond, which no host's clock would say."""
+    """The timer of llvmpipe reports about a nanosecond, and no host's clock does."""
     device = worker.device
     if device.clock != "host":
         pytest.skip("the timer is believed anyway")
@@ -242,7 +242,7 @@ def test_two_contexts_do_not_disturb_each_other(device):
 
 @pytest.fixture
 def unknown():
-    """As in a process that has not looked for devices yet."""
+    """Forget the devices found, as in a new process."""
     opengl._found.cache_clear()
     yield
     opengl._found.cache_clear()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from scripts import bench_peers, bench_verdicts
+from harness.records.types import Launch
+from scripts import bench_graphs, bench_peers, bench_verdicts
 
 QUIET = {"noise": {"kind": "quiet"}, "toy.plain": {"times_ns": [1e6]}}
 AA, UNDECIDED, FIGURES = "A/A false", "undecided", ["GPU s", "warm-up", "wall s"]
@@ -31,7 +32,7 @@ def bench(project, tmp_path, capsys):
 
 
 def cells(printed):
-    """By rule and column, of the last table printed."""
+    """Return the cells of the last table printed, by rule and column."""
     lines = printed.splitlines()
     start = max(number for number, line in enumerate(lines) if line.startswith("rule "))
     names = [AA, *re.findall(r"\+[\d.]+ %", lines[start]), UNDECIDED, *FIGURES]
@@ -55,6 +56,7 @@ def test_every_rule_judges_the_same_kernel_and_the_table_tells_how_it_did(bench,
         "nvbench-compare-robust": "absent",
         "nvbench-compare-legacy": "absent",
         "triton do_bench, mean > 1 %": "absent",
+        "do_bench_cudagraph, > 1 %": "absent",
         "median of 100 events, > 1 %": ("0/1", "1/1"),
         "pytest-benchmark, mean:5%": ("0/1", "0/1"),
         "asv continuous, factor 1.1": ("0/1", "0/1"),
@@ -84,6 +86,25 @@ def test_every_rule_judges_the_same_kernel_and_the_table_tells_how_it_did(bench,
             )
 
     assert bench("--show", str(file))[1].out == printed.out
+
+
+def test_a_kernel_is_judged_eager_and_by_graph_in_one_table(project, null_script, tmp_path, capsys):
+    null_script(QUIET)
+    file = tmp_path / "graphs.json"
+    asked = ["--device", "null", "--suite", str(project.suite), "--kernel", "toy.plain@64"]
+    assert bench_graphs.main([*asked, "--our-trials", "1", "--json", str(file)]) == 0
+    table = capsys.readouterr().out.splitlines()[-4:]
+    assert bench_graphs.main(["--show", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == table
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+    assert [row[:3] for row in rows] == [
+        ["toy.plain[n=64]", way, "harness compare"] for way in ("eager", "graph")
+    ]
+    for row in rows:
+        told = dict(zip(bench_graphs.HEADS, row, strict=True))
+        assert (told["processes"], told["found"], told["false"]) == ("6", "1/1", "0/1")
+        assert float(told["µs"]) == pytest.approx(1000, rel=0.01)
+        assert float(told["seen %"]) == pytest.approx(2, abs=0.5)
 
 
 def test_parts_that_fail_or_find_no_time_cost_their_own_lines_only(bench, null_script, tmp_path, monkeypatch):
@@ -228,3 +249,35 @@ def test_do_bench_times_on_the_harness_stream_and_its_warm_up_is_told_apart(monk
     assert timed.warmup_s == pytest.approx(20 * 0.002)
     assert used == [("stream", 7)]
     assert launched == [("built", "launch", ())] * 30
+
+
+def test_do_bench_cudagraph_captures_eager_launches_on_the_harness_stream(monkeypatch):
+    said: list[Any] = []
+    own, captured = (
+        Stand(name=name, wait_stream=lambda other, name=name: said.append(f"{name} waits for {other.name}"))
+        for name in ("own", "captured")
+    )
+
+    def do_bench_cudagraph(launch, return_mode):
+        assert return_mode == "all"
+        launch()
+        return [0.002, 0.004]
+
+    streams = Stand(ExternalStream=lambda handle: own, current_stream=lambda: captured)
+    torch: Any = Stand(cuda=streams)
+    testing: Any = Stand(do_bench_cudagraph=do_bench_cudagraph)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "triton.testing", testing)
+    device: Any = Stand(stream=Stand(handle=7), launch=lambda _, launch, arguments: said.append(launch.graph))
+    subject: Any = Stand(
+        built="built", launch=Launch(grid=(1, 1, 1), block=(1, 1, 1), graph=True), arguments=()
+    )
+    assert bench_peers.time_do_bench_cudagraph(device, subject).times_ns == [2e3, 4e3]
+    assert said == ["own waits for captured", False, "captured waits for own"]
+
+
+def test_a_smallest_visible_change_is_told_from_the_spread_of_processes():
+    """Five processes of each of two levels: 8 degrees of freedom, so 2.306 standard deviations."""
+    assert bench_graphs.limit_of([[-0.01, 0, 0, 0, 0.01], [0.01, 0.02, 0.02, 0.02, 0.03]]) == pytest.approx(
+        2.306 * (0.0004 / 8) ** 0.5, rel=1e-3
+    )

@@ -51,7 +51,7 @@ MS = 100_000_000  # long, so that few launches fill a warm-up
 
 
 def search(count: int, at: int, broken: Sequence[int] = (), devices: int = 1) -> tuple[int, int, Block]:
-    """How many answers and how many rounds it takes where all are clear, and what is found."""
+    """Return the numbers of answers and rounds with clear answers, and the commits found."""
     answers = [Answer(0, count, 1.0, 0.0)]
     asked: Counter[tuple[int, int]] = Counter()
     skipped: set[int] = set()
@@ -245,7 +245,7 @@ def test_on_a_noisy_device_it_asks_again():
 
 
 def test_a_hundred_commits_take_eight_comparisons_with_the_ends():
-    """Where the device is quiet beside the change, it follows from what two neighbours are over GOOD."""
+    """On a device that is quiet beside the change, two neighbours' ratios to GOOD decide."""
     for at in (1, 9, 16, 21, 28, 50, 51, 77, 99, 100):
         found, devices = searched(rising(100, (at, 0.02)))
         assert (numbers(found), found.outcome) == ([at], "found")
@@ -335,7 +335,7 @@ def test_an_interrupted_one_goes_on_where_it_was(tmp_path):
 
 
 def test_what_two_ends_are_called_is_remembered_by_its_limits_alone(tmp_path):
-    """By a wider margin, or between others that are further apart, the same two did not differ."""
+    """With a wider margin, or between ends further apart, the same two commits did not differ."""
     levels = rising(20, (5, 0.03), (15, 0.07))
     assert searched(levels, results=tmp_path, margin=0.2)[0].outcome == "nothing"
     whole, _ = searched(levels, results=tmp_path)
@@ -522,7 +522,7 @@ def test_ends_that_do_not_differ(bisect, tmp_path):
 
 
 def test_what_cannot_be_bisected(bisect, tmp_path):
-    """Each says what is wrong and what to do, before anything is measured."""
+    """Each message says what is wrong and what to do, before anything is measured."""
     repository = history(tmp_path / "odd", step(6, 3, broken=[6]))
     git(repository, "checkout", "--quiet", "-b", "side", "HEAD~4")
     git(repository, "commit", "--quiet", "--allow-empty", "-m", "aside")

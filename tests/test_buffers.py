@@ -222,7 +222,7 @@ def test_poison_is_nan_in_every_output_and_no_input(buffers):
 
 
 def test_inputs_have_nan_on_either_side_and_outputs_something_else(buffers):
-    """What a kernel copies from beyond an input to beyond an output has to show."""
+    """A copy from beyond an input to beyond an output must be detected."""
     for name, view in buffers.views.items():
         whole = buffers.whole[name]
         assert np.shares_memory(view, whole)

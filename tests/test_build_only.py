@@ -445,7 +445,7 @@ def test_a_folder_outside_of_the_project_is_refused(project, tmp_path, include, 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """What nvcc makes of RIGHT for sm_80, by suffix."""
+    """Return nvcc's outputs of RIGHT for sm_80, by suffix."""
     folder = tmp_path_factory.mktemp("compiled")
     write_files(folder, {"right.cu": RIGHT})
     command = [str(nvcc.path()), "-fatbin", "-arch=sm_80", "--keep", "-o", "right.fatbin", "right.cu"]

@@ -1,4 +1,4 @@
-"""What calibrations count, keep, and tell; on the null device, and by hand."""
+"""Calibrations count, store and report verdicts: on the null device, and made by hand."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def bench(tmp_path, monkeypatch):
 
 
 WIDE = NoisePriors(Prior(variance=0.003**2, df=5.0), Prior(variance=0.003**2, df=5.0))
-"""Of a card whose processes differ so far that two of them cannot say that nothing changed."""
+"""Noise of a card whose processes differ so much that two of them cannot prove `unchanged`."""
 ONE, TWO = "tiny.one[n=32]", "tiny.two[n=32]"
 
 

@@ -1,4 +1,4 @@
-"""What a case is called: every spelling is read, and the two of our own are written."""
+"""Names of cases: every spelling is read, and our two spellings are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any command prints of cases and sizes is taken by every other, and completed by shells."""
+"""Every command accepts the cases and sizes that any command prints, and shells complete them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cases_of(told):
 
 
 def spellings(harness):
-    """Of one case, what commands, records, reports, asv and pytest call it, and how they write its size."""
+    """Return the names and sizes of one case in commands, records, reports, asv and pytest."""
     ran = harness("run", SHORT, "--device", "null", "--max-time", "0.02", "--json")
     quick = ("--device", "null", "--size", "6x4", "--max-time", "0.02")
     logged = harness("run", "box.plain", *quick)
@@ -140,7 +140,7 @@ def test_what_is_no_case_is_told_with_what_there_is(harness, box, command, argum
 
 
 def completed(*words: str, shell: type[ShellComplete] = BashComplete) -> list[str]:
-    """What a shell offers for the last word."""
+    """Return a shell's completions of the last word."""
     answering = shell(cli, {}, "harness", completion.VARIABLE)
     return [item.value for item in answering.get_completions([*words[:-1]], words[-1])]
 
@@ -245,7 +245,7 @@ def test_each_shell_is_answered_by_the_command_itself(seen, shell):
     ],
 )
 def test_bash_is_answered_where_it_splits_words(seen, line, word, replies):
-    """As bash calls it: the line up to the cursor, and what stands after the last @, : or = of it."""
+    """Bash passes the line up to the cursor, and the word after its last @, : or =."""
     command = seen.root / "bin" / "harness"
     own = seen.root.parent / "own"
     seen.write({"bin/harness": shim("harness", "harness.cli", programs.socket, programs.variables, own)})

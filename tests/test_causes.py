@@ -8,7 +8,9 @@ import math
 import random
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from harness.device.backends import nvcc
 from harness.device.backends.cuda import cupti
 from harness.device.counters import STALL, metrics_of
 from harness.device.static import disassembly
+from harness.errors import MeasureError
 from harness.history.figures import METRICS, figure_of
 from harness.judgement.causes import causes
 from harness.records.types import Diagnosis, LaunchedKernel
@@ -23,6 +26,7 @@ from harness.report.words.of_diagnosis import _COUNTERS, loop_places
 from harness.report.words.of_verdict import why
 from harness.run.run import Session, SessionSettings
 from harness.suite.planning import plan
+from tests.commits import Side, make_project
 from tests.nvperf import HostLibrary, header_fields, package_folder
 from tests.support import Recorder
 from tests.test_compare import LADDER, compare, ladder, takes
@@ -161,7 +165,7 @@ def counters(figures) -> str:
 def test_a_regression_is_explained_after_its_verdict(tmp_path):
     base = {"k": f"{takes(1_000_000)}\n{counters(BASE)}", "same": takes(1_000_000)}
     head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}", "same": takes(1_000_001)}
-    result, watching, _ = compare(tmp_path, base, head, explain=True)
+    result, watching, _ = compare(tmp_path, base, head, explain="regressions")
     of = {verdict.kernel: verdict.diagnosis for verdict in result.verdicts}
     assert of["same"] is None
     assert of["k"] is not None
@@ -182,7 +186,7 @@ def test_sides_with_a_process_each_are_counted_there(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.test_compare.LADDER", suite)
     base = {"k": f"{takes(1_000_000)}\n{counters(BASE)}"}
     head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}"}
-    result, watching, _ = compare(tmp_path, base, head, explain=True)
+    result, watching, _ = compare(tmp_path, base, head, explain="regressions")
     [verdict] = result.verdicts
     assert verdict.diagnosis is not None
     assert verdict.diagnosis.problem == ""
@@ -205,7 +209,7 @@ def test_a_regression_without_counters_has_what_its_compiled_code_tells(tmp_path
 
     base = {"k": f"{takes(1_000_000)}\n{cuda}"}
     head = {"k": f"{takes(1_500_000)}\n{cuda.replace('16', '1')}"}
-    result, _, _ = compare(tmp_path, base, head, on_a_card, explain=True)
+    result, _, _ = compare(tmp_path, base, head, on_a_card, explain="regressions")
     [verdict] = result.verdicts
     assert verdict.diagnosis is not None
     assert [(risk.kind, risk.place) for risk in verdict.diagnosis.risks] == [("unroll", "k.cu:5")]
@@ -227,7 +231,7 @@ def test_a_rate_of_nothing_is_left_out(tmp_path):
     nan = {"l1_hit_rate": float("nan")}
     base = {"k": f"{takes(1_000_000)}\n{counters(BASE | nan)}"}
     head = {"k": f"{takes(1_500_000)}\n{counters(PLANTED['barriers'] | nan)}"}
-    result, _, _ = compare(tmp_path, base, head, explain=True)
+    result, _, _ = compare(tmp_path, base, head, explain="regressions")
     [verdict] = result.verdicts
     assert verdict.diagnosis is not None
     assert [cause.kind for cause in verdict.diagnosis.causes] == ["barriers"]
@@ -244,8 +248,24 @@ def test_counters_are_read_where_somebody_asks_and_a_reason_for_none_is_told(tmp
     assert why(refused) == "Its cause is not known: Administrators alone may read them."
 
 
+def test_named_cases_are_explained_without_a_regression_too(harness, tmp_path):
+    sides = {"more": (BASE, PLANTED["barriers"]), "alike": (BASE, BASE | {"cycles": 1.005 * BASE["cycles"]})}
+    kernels = {
+        name: (Side(f"{takes(1_000_000)}\n{counters(base)}"), Side(f"{takes(1_000_001)}\n{counters(head)}"))
+        for name, (base, head) in sides.items()
+    }
+    repository = make_project(tmp_path / "project", kernels)
+    done = harness("explain", "HEAD~1", "HEAD", "--device", "null", cwd=repository)
+    assert done.status == 0, done.err
+    told = " ".join(done.out.split())
+    assert "within the tolerance for sure. Because warps wait longer for one another at barriers" in told
+    assert "within the tolerance for sure. No cause stands out among the hardware counters." in told
+    assert "Hardware counters of a launch of toy.more[n=64] counter base head change %" in told
+    assert "warps waited: other warps (barrier), cycles 50.0 k 550 k +1,000" in told
+
+
 def test_counters_of_runs_are_series(tmp_path):
-    """Each case is counted in a process that times nothing."""
+    """A process that times nothing counts each case."""
     figures = {**BASE, "load_sectors": 8 * BASE["load_requests"]}
     loaded = ladder(tmp_path, {"k": f"{takes(1_000_000)}\n{counters(figures)}", "none": takes(1_000_000)})
     settings = SessionSettings(device="null", counters=True)
@@ -276,6 +296,40 @@ def test_every_chip_that_nvidias_library_knows_has_our_counters():
         metrics = metrics_of(chip)
         assert [name for name in metrics.values() if not known(name)] == [], chip
         assert len(metrics) > 40, chip
+
+
+def test_each_pass_has_all_works_and_ranges_are_told_apart_by_name(monkeypatch):
+    """The data's ranges are in another order here than the works."""
+    done: list[str] = []
+    stops = iter((0, 1))
+
+    def call(function, **given):
+        done.append(function.removeprefix("cuptiRangeProfiler") + given.get("name", b"").decode())
+        if function.endswith("EvaluateToGpuValues"):
+            ctypes.c_double.from_address(given["values"]).value = 10.0 * given["range"]
+        return SimpleNamespace(
+            profiler=1,
+            size=8,
+            all_submitted=next(stops) if function.endswith("Stop") else 0,
+            name=str(1 - given.get("range", 0)).encode(),
+        )
+
+    names = (ctypes.c_char_p * 1)(b"sm__cycles_active.max")
+    setup = cupti._Setup({"cycles": "sm__cycles_active.max"}, names, 0, ctypes.create_string_buffer(8))
+    monkeypatch.setattr(cupti, "_set_up", lambda *_: setup)
+    monkeypatch.setattr(cupti, "_call", call)
+    works = [(partial(done.append, f"prepare {n}"), partial(done.append, f"run {n}")) for n in "01"]
+    assert cupti.counted(0, 0, metrics_of, works) == [{"cycles": 10.0}, {"cycles": 0.0}]
+    one_pass = [step for n in "01" for step in (f"prepare {n}", f"PushRange{n}", f"run {n}", "PopRange")]
+    begun = done.index("Start")
+    assert done[begun : begun + 20] == 2 * ["Start", *one_pass, "Stop"]
+
+
+def test_a_refusal_names_the_setting_that_lifts_it_and_what_that_opens(monkeypatch):
+    refusing = SimpleNamespace(cuptiProfilerInitialize=lambda _: 35, cuptiGetErrorMessage=lambda *_: 0)
+    monkeypatch.setattr(cupti, "_library", lambda: refusing)
+    with pytest.raises(MeasureError, match=r"NVreg_RestrictProfilingToAdminUsers=0 .* learns something of"):
+        cupti.counted(0, -1, metrics_of, [])
 
 
 NEWER = {

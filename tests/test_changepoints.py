@@ -1,4 +1,4 @@
-"""Change points: what is none, what is one, how soon, and errors that are what they say."""
+"""Change points: which steps count, how soon they are found, and intervals that hold what they promise."""
 
 from __future__ import annotations
 
@@ -461,13 +461,13 @@ class TestShortSeries:
         assert no_oftener_than(0.005, false, 2000 // count * count // 200 * 100)
 
     def test_a_third_level_between_two_is_no_turn_of_theirs(self):
-        """As pandas' group-by of float64, 22 % slower at one commit and 10 % faster at a later one."""
+        """In pandas, group-by of float64 became 22 % slower at one commit and 10 % faster at a later one."""
         for seed in range(10):
             values = with_steps(noise([41, seed], 165), at_24=0.22, at_80=1.1 / 1.22 - 1)
             assert places(find_changes(values, significance=0.001)) == [24, 80]
 
     def test_a_level_and_a_stray_are_no_turns(self):
-        """As the memory of uxarray's grids, 16 % more for fourteen commits."""
+        """The memory of uxarray's grids was 16 % larger for fourteen commits."""
         for seed in range(10):
             values = with_steps(
                 noise([42, seed], 160, sd=0.002), at_80=0.16, at_94=1 / 1.16 - 1, at_120=0.03, at_150=0.14
@@ -572,7 +572,7 @@ class TestBench:
 
 
 def test_a_stretch_elsewhere_at_the_old_level_does_not_hide_a_step():
-    """As where a card throttled by as much as a commit had made it faster."""
+    """A card throttled by as much as a commit had made it faster."""
     logs = np.repeat([0.0, 0.085, 0.0, 0.085], [9, 110, 6, 125])
     logs += 0.004 * np.random.default_rng(2).standard_normal(logs.size)
     assert 9 in [change.at for change in find_changes(np.exp(logs), significance=0.001).changes]

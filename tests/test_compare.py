@@ -534,7 +534,7 @@ def test_policy_that_makes_no_sense_leaves_no_process(tmp_path, started_workers)
 
 
 def test_a_compiler_that_ends_its_process_leaves_it_to_the_case(tmp_path, monkeypatch):
-    """Where nothing could be inspected, nothing is called identical, and all is measured."""
+    """If inspection fails, no case counts as identical, and all cases are measured."""
 
     def prepare(comparing):
         comparing.builder.kill()

@@ -84,7 +84,7 @@ LEFT_OUT = {"unfit", "too_large", "unfit_both"}
 class Compared(Done):
     @property
     def statuses(self) -> dict[str, tuple[str, str]]:
-        """By kernel."""
+        """Return status and reason by kernel."""
         return {
             verdict["kernel"]: (verdict["status"], verdict["reason"])
             for result in self.json
@@ -210,7 +210,7 @@ def test_what_the_device_cannot_run_is_not_compared_and_not_missing(harness, rep
 
 
 def told_of(done: Compared, *kernels: str, problem: str = "") -> ComparisonResult:
-    """What was compared, of these kernels alone."""
+    """Return the comparison, with these kernels only."""
     [result] = done.json
     return ComparisonResult(
         comparison=msgspec.convert(result["comparison"], Comparison),

@@ -1,4 +1,4 @@
-"""Settings: which file, what beats what, and the sentence for what makes no sense."""
+"""Settings: their files, their precedence, and the messages on wrong values."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Place:
         path.chmod(0o755)
 
     def check_linear(self):
-        """One parent each, and every update went on from where the branch was."""
+        """Check that each commit has one parent, and that every update continued the branch."""
         assert not git(self.remote, "rev-list", "--min-parents=2", BRANCH)
         assert len(git(self.remote, "rev-list", "--max-parents=0", BRANCH).split()) == 1
         log = (self.remote / "logs" / "refs" / "heads" / BRANCH).read_text("utf-8").splitlines()
@@ -558,7 +558,7 @@ def test_of_two_calibrations_the_newer_one_counts(place, tmp_path, ours, theirs,
 
 
 def refusal(place, files, prepare=lambda: None):
-    """Why these files are refused; a good one beside them must not be stored either."""
+    """Return the reason why these files are refused. A good file beside them must not be stored either."""
     good = {f"{CARD}/fedcba98-checkout-pyany.json": result({"a": row(1)}, commit_hash="fedcba98" + "0" * 32)}
     before = place.commits()
     shutil.rmtree(place.results)
@@ -889,7 +889,9 @@ def test_writers_at_once_lose_nothing(place, tmp_path, wrapped_git):
 
 
 def load_of(writer, turn, tmp_path):
-    """One writer's own card with a record and a result, and its share of the common result file."""
+    """Return the files of a writer: its own card's record and result, and its share of the common result
+    file.
+    """
     card = replace(CARDS[0], serial=100 + writer)
     made = write(
         History(commits=1, cards=(card,), suites=(SUITE,), records=True, seed=turn + 1),

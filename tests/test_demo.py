@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import demo_command
+from harness.system import git
+from scripts import demo_history
 from scripts import record_demo as recording
 from tests.support import caller
 
@@ -205,3 +207,18 @@ def test_a_recording_shows_the_lines_in_their_colours_and_fetches_nothing():
         assert "url(http" not in drawn
     asks = "import os, sys; print(os.isatty(1), os.get_terminal_size().columns); print(1, file=sys.stderr)"
     assert recording.in_terminal([sys.executable, "-c", asks]) == "True 100\n"
+
+
+def test_the_history_to_record_says_what_each_commit_does(tmp_path):
+    commits = demo_history.build(tmp_path / "demo")
+    truth = json.loads((tmp_path / "demo/truth.json").read_text("utf-8"))
+    assert [each["commit"] for each in truth] == commits
+    edits = [each for each in truth if each["kind"] != "none"]
+    assert {each["kind"] for each in edits} == {"real", "planted"}
+    assert [each["expected"] for each in edits].count("slower") == 2
+    # Nothing is open at the end but the planted offsets: the kernels are otherwise those of this repository.
+    left = git.ask(tmp_path / "demo", "grep", "-n", "typedef index_t offset_t;").decode()
+    assert left.count("naive_coalesced.cu") == 2
+    commands = [*demo_history.work(commits, None)]
+    assert {commands[number][2] for number in range(1, 21)} == set(commits)
+    assert commands[0][:4] == ("compare", commits[5], commits[6], "matmul.shared_tile@2048")

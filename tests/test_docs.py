@@ -90,7 +90,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def words(cell: str) -> list[str]:
-    """What stands in backticks."""
+    """Return the texts in backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 
@@ -221,7 +221,7 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_the_site_has_no_warning(tmp_path):
-    """Each page is read, each link between pages leads somewhere, and Sphinx finds every command."""
+    """Sphinx reads each page, and finds the target of each link and every command."""
     read = [sys.executable, "-m", "sphinx", "-b", "dummy", "-q", "-W", "--keep-going", "-c", "docs/site"]
     done = subprocess.run(
         [*read, "-d", str(tmp_path / "read"), ".", str(tmp_path)],

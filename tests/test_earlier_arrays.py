@@ -201,7 +201,7 @@ def test_no_origin_is_no_key(tmp_path):
 
 @pytest.mark.parametrize("suite_user", [False, True])
 def test_suites_of_another_user_get_no_folder(tmp_path, own_cache, monkeypatch, suite_user):
-    """What one stranger's suite wrote there would be a reference for the next."""
+    """Otherwise the files of one stranger's suite would be references of the next."""
     asked = []
     monkeypatch.setattr(WorkerProcess, "begin", lambda _, request, __: asked.append(request))
     with closing(WorkerProcess(tmp_path)) as worker:

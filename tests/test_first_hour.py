@@ -52,13 +52,13 @@ def steps(text: str) -> list[tuple[str, list[str]]]:
 
 
 def is_as_shown(said: str, shown: list[str]) -> bool:
-    """Whether a command said what is shown, `...` standing for any lines."""
+    """Return True if a command printed the lines shown, where `...` matches any lines."""
     pattern = r"\n".join(".*" if line == "..." else re.escape(line.rstrip()) for line in shown)
     return re.fullmatch(pattern, "\n".join(map(str.rstrip, said.splitlines())), re.DOTALL) is not None
 
 
 def lacking(folder: Path) -> str:
-    """What the suites there import from the harness and it does not have; empty for nothing."""
+    """Return the names that suites there import from the harness and that it lacks; empty for none."""
     known = {*harness.__all__, *(field.name for field in dataclasses.fields(Kernel))}
     for suite in folder.glob("perf/*/suite.py"):
         text = suite.read_text(encoding="utf-8")

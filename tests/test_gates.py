@@ -38,7 +38,7 @@ SLOW = (900.0, 1000.0, 1000.0, 1000.0)
 FOLLOWED = replace(STEADY, processes=(OWN,))
 
 Trace = Callable[[float], Snapshot]
-"""What the card says at a moment, in ms since the first quad began."""
+"""Telemetry of the card at a moment, in ms since the first quad began."""
 
 
 class Clock:
@@ -313,6 +313,15 @@ def test_a_hardware_slowdown_is_heat_unless_it_is_the_power_brake(reasons, expec
 @pytest.mark.parametrize("reason", ["board_limit", "reliability"])
 def test_what_has_no_counter_is_told_by_moments_beside_counters(reason):
     assert touched_by(block(quads(), told(clock_event_reasons=(reason,)))) == {"power-brake": 50}
+
+
+def test_a_further_card_that_a_case_spans_counts_too():
+    measured, other = block(quads(), told()), block(quads(), throttled(0.5, 120, 130, "hw_thermal"))
+    both = replace(measured, telemetry=replace(measured.telemetry, beside=(other.telemetry,)))
+    assert unclean(gated(both)) == list(range(11, 22))
+    found = "thermal-throttle: On card 2: The card held back for hw_thermal in 11 of 50 quads."
+    assert gated(both).findings == (found,)
+    assert gated(both).unavailable == {}
 
 
 def test_neither_counters_nor_reasons_leave_throttling_unavailable():

@@ -1,4 +1,4 @@
-"""What the harness asks of git, and what it says where git cannot tell."""
+"""Questions of the harness to git, and its messages where git has no answer."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_forged_check_is_not_ended_in_place_of_the_one_that_waits(github, comm
 
 
 def queued(app: str | None) -> dict[str, Any]:
-    """What tells of a commit in the queue; with an App, the end of a run that the queue has started."""
+    """Return the event of a commit in the queue: with an App, the end of a run that the queue has started."""
     return run_event(event="merge_group", head_sha=GROUP, head_branch=BRANCH) if app else queue_event(GROUP)
 
 

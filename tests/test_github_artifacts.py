@@ -1,5 +1,5 @@
-"""What a pull request's code may have written: honest reports are read, and every one that lies is refused,
-with a reason, and nothing of it posted.
+"""Reports that a pull request's code may have written. Honest reports are read. False reports are refused
+with a reason, and nothing of them is posted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.test_records_file import RUN as STORED_RUN
 CLEAN = honest(samples.clean())
 DOCUMENT = encode(CLEAN)
 SECRET = "Gotcha"
-"""Of every report here: nothing that is posted or written has it."""
+"""A word in every report here. No post and no file may contain it."""
 
 
 def read_review(content: bytes) -> Review:
@@ -187,7 +187,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
     "file elsewhere": (archive(Member.of(DOCUMENT, offset=5)), "before the file"),
     "file beyond": (archive(Member.of(DOCUMENT, offset=2**32 - 1)), "before the file|not an archive"),
 }
-"""By what is wrong, an archive and why it is refused."""
+"""Wrong archives, with the reason of each refusal, by their fault."""
 
 DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "NaN": (literally('"margin": 0.0025', '"margin": NaN'), "not one"),
@@ -276,7 +276,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "zeros": (bytes(10_000), "not one"),
     "too many cards": (changed(lambda made: made.update(cards=made["cards"] * 65)), "length <= 64"),
 }
-"""By what is wrong, a file and why it is refused."""
+"""Wrong files, with the reason of each refusal, by their fault."""
 
 
 def spoilt(**over: Any) -> Review:
@@ -414,7 +414,7 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
         "although twin.planted",
     ),
 }
-"""By what is wrong, a report that its types allow, and why it is refused."""
+"""Wrong reports of right types, with the reason of each refusal, by their fault."""
 
 CORPUS = {
     **ARCHIVES,
@@ -458,7 +458,7 @@ def test_what_lies_is_refused_with_a_reason_and_nothing_is_posted(github, post, 
 
 @pytest.mark.parametrize("name", ["two files", "report: NaN", "untrue: no card", "untrue: margin 0"])
 def test_one_that_lies_among_honest_ones_spoils_them_all(github, post, name):
-    """One of each kind, as archives, documents, reports and cards are looked at one after the other."""
+    """A false report of each kind, because archives, documents, reports and cards are checked in turn."""
     first, last = (replace(CLEAN, cards=(replace(CARD, device=f"NVIDIA {card}"),)) for card in ("L4", "L40S"))
     content, reason = CORPUS[name]
     left(github, first, content, last)

@@ -61,7 +61,7 @@ def post(github, tmp_path, capsys, monkeypatch):
 
 
 def sent(github: Any) -> list[tuple[str, str]]:
-    """What was written, without numbers."""
+    """Return the writing requests, without numbers."""
     return [
         (each.method, re.sub(r"\d+", "N", each.path.removeprefix(f"/repos/{REPOSITORY}")))
         for each in github.writes
@@ -91,8 +91,8 @@ def test_a_first_report_becomes_a_comment_and_a_check_run(github, post, tmp_path
 
 @pytest.mark.parametrize("command", ["post", "request"])
 def test_what_holds_the_token_loads_few_packages(github, post, tmp_path, command):
-    """Each could read it. These read the command line, read JSON against a schema, name the cache, and escape
-    what others wrote.
+    """Each package could read the token. The packages allowed read the command line, read JSON against a
+    schema, name the cache, and escape the text of others.
     """
     github.people["maintainer"] = {"permission": "write"}
     event = run_event() if command == "post" else comment_event(f"/perf {HEAD}")
@@ -728,7 +728,7 @@ def test_a_dry_run_in_words_shows_each_request_whole(github, post):
 
 
 def hostile() -> Any:
-    """What the schema lets a stranger choose freely, chosen badly, in cases that failed."""
+    """Return failed cases with hostile values in every field that the schema leaves free."""
     cases = tuple(
         samples.case(f"k{at}", 1, "failed", message=text, log=text, reason="crashed")
         for at, text in enumerate(samples.ATTACKS)

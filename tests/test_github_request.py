@@ -79,7 +79,7 @@ def test_it_is_started_on_a_branch_of_its_own_at_the_default_branch_s_commit(git
 
 @pytest.mark.parametrize("cases", ["", "matmul.* copy.naive[n=64]"])
 def test_a_check_waits_and_becomes_what_is_posted_of_the_run(github, request_, post, cases):
-    """One of some cases is another check: a required one must not pass for it."""
+    """A measurement of some cases is another check, so it cannot satisfy a required one."""
     assert request_(comment_event(f"{LINE} {cases}".rstrip())).status == 0
     assert github.dispatched == [dispatch(cases)]
     [check] = github.check_runs
@@ -115,7 +115,7 @@ def test_a_check_that_waits_fails_where_the_base_was_pushed_over(github, request
 
 
 def test_of_two_comments_in_the_same_second_the_later_run_counts(github, request_, post):
-    """Each starts a run, and the later one cancels the other, whose check must not wait for ever."""
+    """Each comment starts a run. The later run cancels the earlier one, whose check must then end."""
     for _ in range(2):
         assert request_(comment_event(LINE)).status == 0
     github.check_runs[1]["external_id"] = f"{RUN + 1}.1"

@@ -185,7 +185,7 @@ def test_nobody_may_push_is_good(gitlab, audit):
 
 
 def test_what_the_token_may_not_see_is_unknown_and_not_missing(gitlab, audit):
-    """As of a developer's token, or of a GitLab without Premium."""
+    """A developer's token, or a GitLab without Premium, cannot read these settings."""
     gitlab.unseen = ("/variables", "/job_token_scope", "/approval_rules", "/runners")
     del gitlab.settings[""]["keep_latest_artifact"]
     done = audit("--json")

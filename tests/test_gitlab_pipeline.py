@@ -32,7 +32,7 @@ RUNNERS = frozenset(
         "CI_SERVER_URL",
     }
 )
-"""What a job has without saying so."""
+"""Defaults of a job."""
 SCHEMA = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
 
 

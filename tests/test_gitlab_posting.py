@@ -259,7 +259,7 @@ def test_what_is_github_s_alone_is_refused_there(gitlab, tmp_path, harness, monk
 
 
 def test_a_report_in_a_job_of_gitlabs_links_to_it(gitlab):
-    """That of the job with the card, whatever its address is: what was measured is not lost for that."""
+    """The link leads to the job with the card. A strange address loses no result."""
     links = links_of_job(job(gitlab, CI_PROJECT_URL="http://gitlab.example/a/b"), history="https://h.example")
     assert (links.repository, links.history) == ("http://gitlab.example/a/b/-", "https://h.example")
     assert links.run == f"{WEB}/-/pipelines/{PIPELINE}"

@@ -1,6 +1,5 @@
-"""What only a real card shows. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card, cuda:0 unless given.
-
-Whatever a kernel does to its context ends in a child process, so one card can run all of it in a row.
+"""Tests that need a real card. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card, by default cuda:0. A
+kernel that damages its context runs in a child process, so one card can run all tests in a row.
 """
 
 from __future__ import annotations
@@ -269,7 +268,7 @@ KERNEL harmful(const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int n)
 
 
 def test_a_grid_as_large_as_the_card_holds_at_once(card, cache, tmp_path):
-    """As many blocks as the driver says, which is what the limits of the card come to."""
+    """The grid has as many blocks as the driver says; the limits of the card give the same number."""
     if card.backend != "cuda":
         pytest.skip(f"{card.spec} is no CUDA card")
     write_files(tmp_path / "wave", toy.persistent(PORTABLE))
@@ -293,7 +292,7 @@ def test_a_grid_as_large_as_the_card_holds_at_once(card, cache, tmp_path):
 
 
 def test_what_a_card_tells_is_what_the_data_file_says(card):
-    """Of a capability that it knows."""
+    """The file has an entry for the card's capability."""
     if card.backend != "cuda" or card.compute_capability not in CAPABILITIES:
         pytest.skip(f"{card.spec} is no CUDA card that is known")
     assert facts_of(card) == CardModel(card.name, card.compute_capability, card.compute_units).facts
@@ -320,7 +319,7 @@ def test_an_illegal_address_is_a_failure_with_a_reason(harmed, kernel):
 
 
 def test_an_endless_kernel_is_ended(harmed):
-    """By the harness's time limit, or by the driver's own on a card that drives a screen."""
+    """The harness's time limit ends it, or the driver's limit on a card that drives a screen."""
     row = harmed["endless"]
     assert row.status == "failed"
     assert row.reason not in ("build-failed", "wrong-result")

@@ -1,4 +1,4 @@
-"""What only a real card shows of comparisons. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card."""
+"""Comparisons on a real card. Run with `pytest -m gpu`; $HARNESS_DEVICE names the card."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_stamps_count_cycles_and_time(card):
 
 @pytest.mark.parametrize("how", ["hold", "occupy"])
 def test_the_host_enqueues_while_the_card_waits(card, how):
-    """What waits for the card in there would wait until the card gives up, and make any host look slow."""
+    """A call that waits for the card would wait until the card gives up, so any host would look slow."""
     device = backends.open_device(GPU)
 
     def enqueue() -> None:

@@ -147,7 +147,7 @@ def written(folder, side: str):
 @pytest.fixture(scope="module")
 def diagnoses(tmp_path_factory) -> dict[str, Diagnosis | None]:
     base, head = (written(tmp_path_factory.mktemp(side), side) for side in ("base", "head"))
-    settings = CompareSettings(device=GPU, explain=True, solo_s=0.0, twins=False)
+    settings = CompareSettings(device=GPU, explain="regressions", solo_s=0.0, twins=False)
     with Comparing(base, head, settings, Watching()) as comparing:
         result = comparing.run(*(plan(side.suite) for side in (base, head)))
     assert {verdict.kernel: verdict.status for verdict in result.verdicts} == dict.fromkeys(

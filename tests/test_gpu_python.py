@@ -406,8 +406,8 @@ def call(x):
     ("slower", "statuses"), [("x = x.clone()", {"regression"}), ("", {"unchanged", "inconclusive"})]
 )
 def test_two_versions_of_a_registered_operator_take_turns(tmp_path, slower, statuses):
-    """One process would hold one of them. Another spelling of the factor is another version, as fast; but
-    eight pairs of processes may differ by too much to call it unchanged.
+    """A process can register only one version. A factor in another spelling is another version of the same
+    speed, but eight pairs of processes may differ too much for `unchanged`.
     """
     needs("torch")
     text = SUITE.replace("KERNELS", "Kernel('scale', TorchFunction('ops.py', 'call'))")

@@ -38,7 +38,7 @@ def card():
 
 @pytest.mark.parametrize("suite", ["copy", "transpose", "matmul"])
 def test_registers_memory_and_residency_are_those_of_the_driver(suite, card, tmp_path):
-    """Of every kernel of this repository, at every shape of its block."""
+    """Every kernel of this repository is checked, at every shape of its block."""
     loaded = load(KERNELS / suite)
     # A library's kernels are its own, and CUTLASS takes a minute to compile.
     planned = {

@@ -1,4 +1,4 @@
-"""What a history says has changed: where, by how much, and whether the code or the card did it."""
+"""Changes in a history: their place and size, and whether the code or the card caused them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def planted(seed, **changes):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """What `planted` is read as, by seed."""
+    """Return the histories of `planted` as they are read, by seed."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
@@ -136,7 +136,7 @@ def by_kind(history, kind):
 
 
 def near(change, at):
-    """Whether a change is where it was planted: its commits hold it, and they are few."""
+    """Return True if a change names few commits, with the planted one among them."""
     return change.good < at <= change.bad and change.commits <= 4
 
 
@@ -826,7 +826,7 @@ def test_levels_of_newest_figures_lie_among_their_points():
 
 
 def test_newest_figures_among_zeros_are_of_the_others():
-    """As tracks of other projects have them: of a zero there is no ratio."""
+    """Tracks of other projects have zeros, and a zero has no ratio."""
     noise = np.random.default_rng(3).normal(1, 0.01, COUNT)
     values = np.concatenate([100 * noise, [50.0, 0.0, 0.0]])
     found = analysed(made(values)).unjudged

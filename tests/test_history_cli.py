@@ -68,7 +68,7 @@ NAIVE, TILED, COPIED = "matmul.naive@1024", "matmul.tiled@1024", "copy.copy@1048
 class Told(Done):
     @property
     def changes(self):
-        """By card and case, of what is told as JSON."""
+        """Return the changes in the JSON output, by card and case."""
         return {(card["name"], each["case"]): each for card in self.json["cards"] for each in card["changes"]}
 
 
@@ -112,7 +112,7 @@ def small(**changes):
 
 
 def id_of(done):
-    """Of the only open regression on the terminal."""
+    """Return the id of the only open regression on the terminal."""
     [found] = re.findall(r"^new .* ([0-9a-f]{10})\s*$", done.out, re.MULTILINE)
     return found
 
@@ -304,7 +304,7 @@ def test_results_lie_where_asvs_configuration_says(harness, shown):
 
 @pytest.mark.parametrize("kept_as", ["folder", "clone", "nowhere"])
 def test_results_beside_a_repository_that_is_elsewhere(harness, shown, tmp_path, monkeypatch, kept_as):
-    """As projects keep them that measure another project's commits, with no git of their own."""
+    """A project without git measures the commits of another project."""
     apart = tmp_path / "bench"
     shutil.move(shown.repository / ".asv/results", apart / "results")
     repo = str(shown.repository) if kept_as == "folder" else "https://example.invalid/made.git"
@@ -457,7 +457,7 @@ def test_a_case_that_does_not_fail_now_or_always_has_is_none(harness, made, even
 
 
 def test_what_failed_on_a_card_that_is_measured_no_more_is_none(harness, made):
-    """As asv's environment of a Python that the project has dropped, where nothing is built any more."""
+    """The environment of asv for a Python that the project has dropped builds nothing any more."""
     gone = Failed(case=None, start=25, stop=30, card=H200.machine)
     known = {"commits": 800, "cards": (A100, H200), "tracks": ("gflops",)}
     made(small(events=(gone, Missing(card=H200.machine, start=30, stop=800)), **known))

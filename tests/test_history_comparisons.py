@@ -1,4 +1,4 @@
-"""What stored comparisons of two commits add to a card's history."""
+"""Stored comparisons of two commits, as evidence in a card's history."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def project(tmp_path):
 
 
 def points(card):
-    """Of each case its figures by position."""
+    """Return the figures of each case by position."""
     return {
         one.series.case.name: dict(
             zip(one.series.positions.tolist(), one.series.values.tolist(), strict=True)

@@ -196,7 +196,9 @@ def test_a_commit_that_failed_in_asvs_file_alone_leaves_no_history_fine(tmp_path
 
 
 def test_a_hidden_figure_is_told_and_a_history_is_fine(tmp_path, harness, monkeypatch):
-    """What no import can make a record of, such as a result without a time, must not hold a gate for ever."""
+    """A result that no import can make a record of, such as one without a time, must not block a gate for
+    ever.
+    """
     made = write(dataclasses.replace(CALM, events=()), tmp_path / "calm")
     record_of(made, 5).unlink()
     monkeypatch.chdir(made.repository)

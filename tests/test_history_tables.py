@@ -1,4 +1,4 @@
-"""What is read of a card's folder: asv's results and our records, through the cache and without it."""
+"""Tables of a card's folder: asv's results and our records, read with and without the cache."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def told(value):
 
 
 def figures(table, name=RATE):
-    """Of each commit, a figure for each parameters that it has one for, "failed", or None."""
+    """Return, for each commit, the figure of each set of parameters, "failed", or None."""
     return {
         commit_hash: {
             parameters: told(table.values[name][row, column])
@@ -97,7 +97,7 @@ def without_nothing(found):
 
 
 def everything(table):
-    """What a table tells, but for the order of columns, which is that in which they were met."""
+    """Return the content of a table, independent of the order of its columns."""
     return (
         table.commits,
         {name: without_nothing(figures(table, name)) for name in table.values},
@@ -108,7 +108,7 @@ def everything(table):
 
 
 def anew(read, *arguments):
-    """As if nothing had been read before."""
+    """Read with an empty cache."""
     with tempfile.TemporaryDirectory() as cache, pytest.MonkeyPatch.context() as patched:
         patched.setenv("HARNESS_CACHE_DIR", cache)
         return read(*arguments)

@@ -1,4 +1,4 @@
-"""What a team decided about changes: the file, and which state it gives a regression."""
+"""Decisions of a team about changes: the file, and the state that it gives to a regression."""
 
 from __future__ import annotations
 

@@ -408,7 +408,7 @@ def test_a_second_import_finds_nothing_to_do(harness, measured_by_asv):
 
 
 def test_only_what_no_record_holds_is_imported(harness, tmp_path):
-    """Of a record that lost its last row, that row, which leaves the others and the order of cases alone."""
+    """If a record lost its last row, only this row is imported. The other rows and their order stay."""
     history = replace(OF_ASV, records=True, cards=(H200,))
     written = write(history, tmp_path / "both")
     assert harness("import", "asv", "--json", cwd=written.repository).json == []

@@ -1,4 +1,4 @@
-"""`harness init`: what is found in a repository, what is guessed of it, and what is written."""
+"""`harness init`: it finds kernels and benchmarks, guesses their arguments, and writes suites."""
 
 from __future__ import annotations
 

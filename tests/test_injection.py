@@ -386,7 +386,7 @@ COMPILED = [
 
 @pytest.fixture(scope="module")
 def cubins(tmp_path_factory):
-    """By suite, kernel and whether planted: the binary, and what the compiler said."""
+    """Return binaries and the compiler's messages by suite, kernel, and whether a slowdown is planted."""
     folder = tmp_path_factory.mktemp("cubins")
     texts = {}
     for suite, kernel in COMPILED:
@@ -401,7 +401,9 @@ def cubins(tmp_path_factory):
 @nvcc
 @pytest.mark.parametrize(("suite", "kernel"), COMPILED)
 def test_a_planted_kernel_keeps_its_chain_and_its_registers(cubins, suite, kernel):
-    """What is timed must be the kernel as it was, and the chain: compilers are good at seeing through one."""
+    """The timed code must be the original kernel and the chain, although compilers are good at removing
+    chains.
+    """
     (plain, plain_log), (slow, log) = cubins[suite, kernel, False], cubins[suite, kernel, True]
     assert slow.is_file(), log
     chains_end = struct.pack("<f", 1e30)

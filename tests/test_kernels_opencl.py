@@ -97,8 +97,8 @@ BROKEN = [
         for mutation in sorted(MUTATIONS, key=size_of_source, reverse=True)
     }.values()
 ]
-"""One of each kind, of the shortest kernel: each takes a process and a compilation, and what finds it knows
-nothing of its kernel or of the side.
+"""A mutation of each kind, in the shortest kernel with that kind. Each takes a process and a compilation, and
+its detection does not depend on the kernel.
 """
 
 

@@ -1,4 +1,4 @@
-"""How arrays lie in memory: by rows or columns, with room between lines, in types of a byte and less."""
+"""Layouts of arrays in memory: rows or columns, gaps between lines, types of a byte and less."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _columns(address: int, rows: int, columns: int, leading: int, dtype: Any) ->
 
 
 class Bound(ModuleType):
-    """What nvmath.bindings.cublas offers of what is used, on host memory."""
+    """The functions of nvmath.bindings.cublas that the suite uses, on host memory."""
 
     Operation, ComputeType, Math, GemmAlgo = Operation, ComputeType, Math, GemmAlgo
 

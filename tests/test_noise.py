@@ -1,4 +1,4 @@
-"""Each kind of made-up noise has the character of what it stands for."""
+"""Made-up noise behaves like the noise that it represents."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def test_outside_of_a_repository_there_is_nothing_to_compare_with(bed):  # noqa:
 
 
 def test_a_fixture_of_this_name_that_is_not_pytest_benchmark_s_is_told(comparison):
-    """As pytest-codspeed puts its own in the place of pytest-benchmark's."""
+    """pytest-codspeed replaces the fixture of pytest-benchmark in this way."""
     conftest = (
         "import pytest\n\n@pytest.fixture\ndef benchmark(pytestconfig):\n"
         "    pytestconfig.pluginmanager.unregister(name='benchmark')\n    return lambda f, *a: f(*a)\n"

@@ -120,7 +120,7 @@ class Bed:
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pytester, self.monkeypatch = pytester, monkeypatch
         self.apart = False
-        """Whether pytest runs as a process of its own: with other packages, or signals."""
+        """True if pytest runs in its own process: with other packages, or signals."""
         self.server = programs
         self.root = pytester.path
         monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
@@ -411,7 +411,7 @@ def test_a_time_limit_of_the_users_is_not_for_measurements(bed):
 
 
 def collected(done: pytest.RunResult) -> list[str]:
-    """What stands in the brackets of every test."""
+    """Return the texts in the brackets of every test."""
     return re.findall(r"::test_\w+\[(\S+)\]", done.stdout.str())
 
 

@@ -358,7 +358,7 @@ def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path)
 
 
 def built(tmp_path, folders) -> Built:
-    """What the kernel `scale` of base and head becomes, each in a worker of its own."""
+    """Build the kernel `scale` of base and of head, each in its own worker."""
     pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
     return pair.built(pair.of("scale", n=1000))
 
@@ -411,7 +411,7 @@ def test_a_function_is_the_same_where_all_python_says_the_same(tmp_path, changed
 
 
 def test_what_numba_and_cupy_compiled_is_told():
-    """By what their objects are called; they themselves need a card."""
+    """The stand-ins have the attributes of the libraries' objects; the libraries need a card."""
     compiled = SimpleNamespace(regs_per_thread=18, local_mem_per_thread=8, shared_mem_per_block=64)
     kernel = SimpleNamespace(
         py_func=bound,

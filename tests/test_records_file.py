@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import collections.abc
 import dataclasses
+import datetime as dt
 import itertools
 import json
 import os
@@ -43,14 +44,15 @@ from harness.records.types import (
     Toolchain,
     Verdict,
 )
+from harness.run import device_session
 
 TEXT = 'a "sentence"\r\n with \u2028 and \u0000 and é and 𝄞'
 FLOATS = itertools.cycle((0.1 + 0.2, -1e-300, 1e300, 5e-324, 1000.0))
 
 
 def full(kind: Any, inside: tuple[Any, ...] = ()) -> Any:
-    """A value of a type, of records one whose every field is given and has another value than its default:
-    what is hard to keep in JSON. A record within one of its own kind has what it must.
+    """Return a value of a type. Every field of a record has another value than its default, because such
+    values are hard to keep in JSON. A record inside a record of its own kind has only its required fields.
     """
     arguments = typing.get_args(kind)
     match typing.get_origin(kind):
@@ -274,6 +276,20 @@ def test_two_runs_in_one_second_have_a_record_each(tmp_path):
         two.add(BARE)
         paths = [one.finish(complete=True), two.finish(complete=True)]
     assert [record_files.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
+
+
+def test_names_of_runs_that_begin_in_one_second_sort_by_time(monkeypatch):
+    class Clock(dt.datetime):
+        fractions = iter((0, 15_999, 16_000, 499_999, 999_999))
+
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 1, 2, 3, 4, 5, next(cls.fractions), tz)
+
+    monkeypatch.setattr(device_session.dt, "datetime", Clock)
+    names = [record_files.record_name(dataclasses.replace(RUN, **device_session.begun())) for _ in range(5)]
+    assert names == sorted(set(names))
+    assert all(name.startswith("20260102T030405Z-") for name in names)
 
 
 def test_a_run_is_not_written_twice(tmp_path):

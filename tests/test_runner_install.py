@@ -205,7 +205,7 @@ def test_a_process_of_the_suite_s_user_is_shut_in(host):
 
 
 def test_what_a_hostile_suite_tries_gets_it_nothing(host):
-    """Of each attack what it was answered."""
+    """No attack succeeds."""
     text = "\n".join(host.said("probed"))
     tried = dict(part.strip().split("\n", 1) for part in text.split("attack: ")[1:-1])
     assert {what: answer.rpartition(": ")[2] for what, answer in tried.items()} == {

@@ -1,6 +1,6 @@
-"""What the units of the suite's user hold a hostile suite to, under systemd itself: as the first process of
-namespaces of its own, in a control group of its own, with copies of /etc, /opt and /var/lib. Where that
-cannot be had these skip: it takes root, systemd, and control groups that hold memory and processes.
+"""Limits of the suite user's units on a hostile suite, under a real systemd. It is the first process of new
+namespaces, in a new control group, with copies of /etc, /opt and /var/lib. The tests need root, systemd, and
+control groups for memory and processes; elsewhere they are skipped.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ exec env --ignore-environment PATH="$PATH" container=test SYSTEMD_UNIT_PATH="$ou
 
 
 def hierarchies() -> dict[str, Path]:
-    """Where control groups are mounted, by controller, those of the second kind under an empty name; none
-    where they do not hold what is needed.
+    """Return the mount point of each controller's control groups; version 2 has an empty name. Return an
+    empty dict if a needed controller is missing.
     """
     found: dict[str, Path] = {}
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():

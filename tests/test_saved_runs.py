@@ -108,7 +108,7 @@ def real(saved):
 
 @dataclass
 class Process:
-    """One process: what it says that the real file does not."""
+    """A process of a saved run: the values that replace those of the real file."""
 
     at_min: float
     """When it was saved: minutes after START."""
@@ -697,7 +697,7 @@ def test_inventory(judged):
 
 
 def test_with_too_few_pairs_nothing_passes(judged):
-    """Not what is new either: else a benchmark that base's only file has lost would pass."""
+    """New benchmarks do not pass either: base's only file may have lost them."""
     processes = turns(QUIET[:1])
     processes[0].time_us = {}
     verdicts_are(judged(processes), "inconclusive", "too-few-pairs")
@@ -1050,7 +1050,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(harness, files, tmp_path, arg
 
 
 def test_files_of_the_installed_pytest_benchmark_are_judged(harness, saved, tmp_path):
-    """One of each, of one commit: too few to say anything, and everything is told."""
+    """Each side has one file of the same commit: too few for a verdict, but every benchmark is listed."""
     copied = tmp_path / "head.json"
     document = json.loads(saved["save"].read_text("utf-8"))
     later = dt.datetime.fromisoformat(document["datetime"]) + dt.timedelta(minutes=1)

@@ -1,4 +1,4 @@
-"""What the pages say of a suite: authors' figures as they were printed, and what a kernel asks of a card."""
+"""Pages of a suite: authors' figures as they were printed, and the resources that a kernel needs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def built(folder, backend="cuda", *, prelude=None, **changes):
 
 
 def lines_as_compiled(text):
-    """Each line of the text that is no directive, as a compiler would name it: file:line."""
+    """Return the place of each line but directives, as a compiler names it: file:line."""
     place, number, found = "", 0, {}
     for line in text.splitlines():
         if match := re.fullmatch(r'#line (\d+) "(.*)"', line):

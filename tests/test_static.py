@@ -1,4 +1,4 @@
-"""What a kernel asks of a card, without one: accesses as a hand counts them, residency as CUDA has it."""
+"""Demands of a kernel on a card, without one: accesses as counted by hand, residency as CUDA computes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel author may write, and the sentence for what makes no sense."""
+"""Suites that a kernel author may write, and the messages on wrong ones."""
 
 from __future__ import annotations
 

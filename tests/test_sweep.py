@@ -438,7 +438,7 @@ def test_wherever_its_file_ends_it_goes_on_to_the_same_result(tmp_path):
 
 
 def figures(result):
-    """What a sweep found, without how long it took and where."""
+    """Return a sweep's results, without durations and places."""
     rows = tuple(replace(row, gpu_s=0.0, host_s=0.0) for row in result.rows)
     return rows, tuple(replace(final, gpu_s=0.0) for final in result.finals)
 

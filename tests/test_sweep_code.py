@@ -1,4 +1,4 @@
-"""What a cubin runs, told apart from the rest of its file: on files that nvcc makes, and on made-up ones."""
+"""The code of a cubin, separated from the rest of its file: in files of nvcc, and in made-up files."""
 
 from __future__ import annotations
 

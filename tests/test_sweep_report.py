@@ -1,4 +1,4 @@
-"""What a sweep's user sees: tables, heat map, page and JSON of sweeps made by hand, and what is exchanged."""
+"""Output of sweeps that were made by hand: tables, heat map, page, JSON, and files for Kernel Tuner."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def with_rows(*rows, total=None, finals=(), **given):
 
 
 def told(tables, width=80, **options):
-    """What a terminal of this width shows."""
+    """Return the text that a terminal of this width shows."""
     file = io.StringIO()
     out = Console(width=width, file=file, **options)
     for table in tables:

@@ -1,5 +1,5 @@
-"""tests/synthetic_history.py: what it writes is what asv and the store read, and what its events say. And
-scripts/bench_history.py, which times what publishes it.
+"""tests/synthetic_history.py writes files that asv and the store read, with the events that it names.
+scripts/bench_history.py times their publication.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def test_the_store_reads_records_that_agree_with_the_files_of_asv(shown):
 
 
 def check_track(stored, row, track):
-    """What our plugin would have made of the record is what is in asv's file."""
+    """Check that asv's file holds the values that our plugin makes of the record."""
     for column, made in enumerate(stored.rows):
         value = (row[0] or [None] * len(stored.rows))[column]
         if made.status == "skipped":

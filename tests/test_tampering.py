@@ -1,4 +1,4 @@
-"""What a suite may change of what judges it, each seen by itself."""
+"""Changes that a suite makes to its judge, each detected by itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_replaced_is_named(monkeypatch, owner, name, value, place):
 
 
 def test_what_no_figure_rests_on_may_change(monkeypatch):
-    """What a package prints by, and what a module notes down."""
+    """The function that prints and the notes of a module may change."""
     check = TamperCheck()
     monkeypatch.setattr(builtins, "print", lambda *_: None)
     monkeypatch.setattr(file_access, "_opened", file_access._opened)
@@ -108,7 +108,7 @@ def test_a_function_of_an_open_device_is_not_its_own(monkeypatch):
 
 @pytest.fixture
 def looked_ahead(monkeypatch):
-    """As in a fork of a template that has imported what this process has."""
+    """Check the modules as a fork of a template does, which has imported the same modules."""
     monkeypatch.setattr(tampering, "_looked_at", {})
     tampering.look_ahead()
 

@@ -1,4 +1,4 @@
-"""What a real NVIDIA card tells. Run with `pytest -m gpu -s` to see it all."""
+"""Telemetry of a real NVIDIA card. Run with `pytest -m gpu -s` to see it all."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ TEMPLATES = sorted(Path(harness.__file__).parent.rglob("*.j2"))
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
 def test_a_value_in_a_tag_stands_between_double_quotes(path):
-    """Where it stands without them, or between others, escaping does not keep it there."""
+    """Without quotes, or between others, escaping does not keep a value inside its attribute."""
     text = path.read_text(encoding="utf-8")
     for found in re.finditer(r"<[a-z][^<>]*?\s[\w-]+=(?P<value>.)", re.sub(r"{%.*?%}|{#.*?#}", "", text)):
         assert found["value"] == '"', found[0]

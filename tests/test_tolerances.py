@@ -100,7 +100,7 @@ class Rows(Problem):
 
 
 def too_wide_of(problem, tolerance=None, data=None, dtype="float32", **sizes):
-    """What is said of this tolerance, or of the problem's own."""
+    """Return the message on this tolerance, or on the problem's own."""
     case = case_of(problem, dtype, **sizes)
     inputs = data or problem.data(case, np.random.default_rng(1))
     reference, own = verify.reference_of(problem, case, inputs)

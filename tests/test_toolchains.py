@@ -152,7 +152,7 @@ def made_for_sm_86(program: Program, compiled: list[str], options: tuple[str, ..
 
 
 def test_two_compilers_of_one_version_are_kept_apart(tmp_path):
-    """One may be patched: neither the binary of the other nor its place in the cache is its own."""
+    """One compiler may be patched, so the two never share a binary or a place in the cache."""
     made, compiled = {}, list[str]()
     for name in ("one", "other"):
         program = replace(KERNEL, compiler=str(fake_nvcc(tmp_path / name, "11.8.89", name) / "bin" / "nvcc"))
@@ -191,7 +191,7 @@ def test_what_a_compiler_notes_of_itself_is_no_difference_of_code():
 
 
 def test_two_real_compilers_agree_on_a_copy():
-    """Where two versions are installed: what they note differently is left out, on every architecture."""
+    """Needs two installed versions. Notes that differ between them are left out, on every architecture."""
     versions = {nvcc.version(path): path for path in toolchains._installed()}
     if len(versions) < 2:
         pytest.skip("There are no two versions of nvcc here.")

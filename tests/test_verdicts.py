@@ -36,7 +36,7 @@ SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_tim
 
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
-"""By how much slower each kernel of a suite is at head. One suite is one comparison."""
+"""Slowdown of each kernel of a suite at head. A suite is one comparison."""
 SEEDS = range(4)
 """Comparisons by their seeds: 80 verdicts of each kind of noise."""
 FEWEST_FOUND = {HALF: 0.9, ONE: 0.99}
@@ -48,7 +48,7 @@ class Outcome:
     slower: float
     verdict: Verdict
     flagged: bool
-    """Whether it was called slower or faster before it was measured again."""
+    """True if it was called slower or faster before it was measured again."""
 
 
 def pair(device: NullDevice, number: int, slower: float) -> KernelPair:
@@ -80,7 +80,7 @@ def watched(block: PairedBlock) -> PairedBlock:
 
 
 class Comparison:
-    """One suite at two commits, on a card with one kind of noise."""
+    """A comparison of one suite at two commits, on a card with one kind of noise."""
 
     def __init__(
         self, kind: str, seed: int, suite: Sequence[float] = SUITE, offset: float | None = None
@@ -187,7 +187,7 @@ SPREAD = (*[SAME] * 8, *[MARGIN] * 4, *[ONE] * 3, *[0.02] * 3, *[0.05] * 3, *[0.
 
 @pytest.mark.parametrize(("offset", "found"), [(0.0007, 0.99), (0.003, 0.8)])
 def test_where_processes_differ_by_more_than_assumed_power_still_grows_with_the_effect(offset, found):
-    """By as much as is assumed, and four times as much."""
+    """Processes differ by as much as assumed, and by four times as much."""
     battery = Battery("quiet", SEEDS, suite=SPREAD, offset=offset)
     for slower in (SAME, MARGIN):
         told = battery.statuses(slower)

@@ -1,6 +1,4 @@
-"""What is looked at of a kernel while it is timed, and what single launches tell of it where the host is slow
-to enqueue them.
-"""
+"""Checks of a kernel while it is timed, and checks of single launches where the host is slow to enqueue."""
 
 from __future__ import annotations
 
@@ -234,7 +232,7 @@ def test_wrong_outputs_prove_nothing(tmp_path, monkeypatch):
 
 
 def test_memory_that_is_right_once_it_is_copied_proves_nothing(tmp_path, monkeypatch):
-    """As where a thread of the kernel's writes late, but for the copy that is compared."""
+    """A thread of the kernel may write late, but in time for the copy that is compared."""
     checked = Checked(tmp_path, monkeypatch)
 
     def in_time_for_the_copy(buffers, x, y):

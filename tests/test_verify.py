@@ -181,7 +181,7 @@ def computed(problem, sizes):
 
 
 def judged(problem, sizes, inputs, outputs):
-    """As a worker does it."""
+    """Compare outputs as a worker does."""
     found: dict[str, list[verify.OutputComparison]] = {name: [] for name in problem.outputs}
     for part, band in verify.bands(problem, case(**sizes)):
         reference, tolerance = verify.reference_of(problem, part, verify.cut(problem, inputs, band))
@@ -531,7 +531,7 @@ def test_a_missing_term_fails(k):
 @pytest.mark.parametrize("k", KS)
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_a_shifted_index_fails(k, side):
-    """One that reads its neighbour's element of one input."""
+    """A kernel that reads its neighbour's element of one input is wrong."""
     inputs, reference, tolerance = matmul(33, 65, k, 1)
     shifted = dict(inputs)
     shifted[side] = np.roll(inputs[side], 1, axis=0 if side == "a" else 1)

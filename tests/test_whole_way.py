@@ -114,7 +114,7 @@ class Way:
         self.follow()
 
     def follow(self) -> str:
-        """What GitHub knows of the branches."""
+        """Bring GitHub's knowledge of the branches up to date, and return the tip of main."""
         tip = git(self.origin, "rev-parse", "main")
         self.github.branches["main"] = self.github.merge_bases["main"] = tip
         return tip
@@ -138,7 +138,7 @@ class Way:
         event: tuple[str, Any] = ("workflow_dispatch", {}),
         environ: Mapping[str, str] | None = None,
     ) -> Job:
-        """One job, on a machine of its own."""
+        """Return a job on a new machine."""
         self.machines += 1
         workspace = self.root / f"machine-{self.machines}"
         path = self.root / f"event-{self.machines}.json"
@@ -161,7 +161,7 @@ class Way:
         return job
 
     def card(self, name: str) -> dict[str, str]:
-        """Of the null device: one of its own, as far as results are concerned."""
+        """Return the variables of a null device whose results are those of a separate card."""
         path = self.root / f"{name}.json"
         noise = {"kind": "quiet", "seed": 1}
         return {"HARNESS_NULL_SCRIPT": write_null_script(path, {"noise": noise, "name": f"null {name}"})}
@@ -235,7 +235,7 @@ class Way:
         return jobs
 
     def pages(self) -> tarfile.TarFile:
-        """What goes to GitHub Pages."""
+        """Return the archive that goes to GitHub Pages."""
         with serving() as artifacts:
             self.run("pages.yml", "build", artifacts)
         [site] = artifacts.kept.values()
@@ -277,7 +277,7 @@ def app_key(folder: Path, github: GitHub) -> str:
 
 
 def asked(way: Way, head: str) -> dict[str, str]:
-    """What a comment asks for, of a new pull request."""
+    """Return the request of a comment on a new pull request."""
     way.github.open_pull(NUMBER, head)
     inputs = way.request(f"/perf {head}")
     assert inputs == {"pull_request": str(NUMBER), "sha": head, "cases": ""}

@@ -1,5 +1,5 @@
-"""What a worker process is asked and answers: typed both ways, and whose fault a failure is told by a field;
-nothing of a request that was given up reaches the next one.
+"""Requests and answers of a worker process. Both are typed, a field says whose fault a failure is, and no
+answer to an abandoned request reaches the next one.
 """
 
 from __future__ import annotations

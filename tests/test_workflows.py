@@ -40,7 +40,7 @@ CALLABLE = ("pages.yml", "perf-history.yml", "perf-pr.yml", "perf-report.yml")
 
 # Read here, when tests are collected: later on no HARNESS_* variable of the user's reaches a test.
 REQUIRED = bool(os.environ.get("HARNESS_REQUIRE_LINTERS"))
-"""Whether a linter that is not here fails its test, where it would skip it: for CI machines."""
+"""True if a missing linter fails its test instead of skipping it: for CI machines."""
 
 IGNORE = re.compile(r"# zizmor: ignore\[([a-z-]+)\](.*)")
 RUNNERS = frozenset({"GITHUB_OUTPUT", "GITHUB_SHA", "GITHUB_STEP_SUMMARY", "RUNNER_TEMP"})
@@ -124,7 +124,7 @@ def test_no_file_beside_the_workflows_silences_zizmor():
 
 
 def test_zizmor_sees_what_is_planted(tmp_path):
-    """What our own policy does not look at, as zizmor does."""
+    """Our own policy does not check this, but zizmor does."""
     made = workflow("ci.yml")
     steps = made["jobs"]["demo"]["steps"]
     del steps[0]["with"]["persist-credentials"]
@@ -170,7 +170,7 @@ def test_the_schema_of_github_accepts_every_workflow(tmp_path):
 
 
 def shellcheck(script: Script) -> str:
-    """What it says of a script, to which only what its step, job and workflow set is known."""
+    """Return shellcheck's output on a script, given the variables of its step, job and workflow."""
     known = " ".join(sorted(script.variables | RUNNERS))
     text = f"set -euo pipefail\nexport {known}\nread -r {known}\n{script.text}"
     # Left out: a taste for braces, and statuses of commands whose output is read, which matter nowhere here.
@@ -891,7 +891,7 @@ def pins(name: str) -> dict[str, set[str]]:
 
 
 def required(*extras: str) -> dict[str, Any]:
-    """What the project needs, by name."""
+    """Return the project's requirements by name."""
     requirements = pytest.importorskip("packaging.requirements")
     if sys.version_info < (3, 11):
         import tomli as tomllib

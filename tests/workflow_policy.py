@@ -1,8 +1,8 @@
-"""What a workflow of this project must not do, told of its parsed YAML.
+"""Rules for the workflows of this project, checked on their parsed YAML.
 
-The linters know GitHub's rules, and zizmor that actions are pinned, checkouts keep no credentials, runs have
-a concurrency group and secrets are not inherited; these are ours. Where a rule cannot tell, it says no: an
-expression as `runs-on` is a machine of ours, a trigger that is not listed is a stranger's.
+The linters know GitHub's rules. zizmor checks that actions are pinned, checkouts keep no credentials, runs
+have a concurrency group and secrets are not inherited. The rules here are our own. A rule that cannot decide
+refuses: an expression as `runs-on` counts as a machine of ours, and an unlisted trigger as a stranger's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ CONDITIONS = {
     "issue_comment": ("github.event.issue.pull_request", "startsWith(github.event.comment.body,"),
     "pull_request": ("github.event.pull_request.head.repo.full_name == github.repository",),
 }
-"""What the condition of a job that may write says, by trigger; or by the workflow that anybody starts on
-GitHub's own machines, in any repository."""
+"""Condition of a job that may write, by trigger; or by the name of a workflow that anybody may start on
+GitHub's machines, in any repository.
+"""
 
 _HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
 _SECRET = re.compile(
@@ -71,7 +72,7 @@ def load(text: str) -> Workflow:
 
 
 def violations(workflow: Workflow) -> list[str]:
-    """What is wrong, a sentence each; empty where nothing is."""
+    """Return a sentence for each violation."""
     found = list(_of_the_whole(workflow))
     for name, job in jobs_of(workflow).items():
         found += [f"job {name}: {problem}" for rule in RULES for problem in rule(workflow, job)]
@@ -91,13 +92,13 @@ def triggers_of(workflow: Workflow) -> dict[str, Any]:
 
 
 class Script(NamedTuple):
-    """What a step runs."""
+    """The script of a step."""
 
     name: str
-    """Of its job and step."""
+    """Name of its job and step."""
     text: str
     variables: frozenset[str]
-    """Those that the workflow, its job or the step itself sets."""
+    """Variables that the workflow, the job or the step sets."""
 
 
 def scripts_of(workflow: Workflow) -> Iterator[Script]:
@@ -117,7 +118,7 @@ def _uses(job: Job, action: str) -> list[dict[str, Any]]:
 
 
 def _is_ours(job: Job) -> bool:
-    """Whether the job runs on a machine of ours, and not on GitHub's."""
+    """Return True if the job runs on a machine of ours instead of GitHub's."""
     runs_on = job.get("runs-on", "")
     return "uses" not in job and not (isinstance(runs_on, str) and _HOSTED.fullmatch(runs_on))
 

@@ -28,21 +28,22 @@ _FALSE = ("", "false")
 
 @dataclass
 class Job:
-    """One job of a workflow on one machine."""
+    """A job of a workflow on one machine."""
 
     workflow: str
     name: str
     workspace: Path
     known: Mapping[str, str]
-    """What each expression stands for. One that is not there is an error: the test must know of it."""
+    """Values of expressions. An expression that is missing here is an error, because the test must know it.
+    """
     environ: Mapping[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By step's id."""
+    """Outputs by the step's id."""
     said: list[str] = field(default_factory=list)
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By environment: a job has those of its own alone."""
+    """Secrets by environment. A job has those of its environment only."""
     after: list[Callable[[], subprocess.CompletedProcess[str]]] = field(default_factory=list)
-    """What actions do when the job ends."""
+    """Post steps of actions, which run when the job ends."""
 
     def __post_init__(self) -> None:
         # Beside the workspace, which actions/checkout empties.

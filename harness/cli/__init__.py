@@ -35,6 +35,7 @@ COMMANDS = {
     "static": "Show registers, spills and occupancy of kernels on any card.",
     "run": "Verify and measure kernels.",
     "compare": "Find the kernels that a commit made slower.",
+    "explain": "Show why cases became slower, by hardware counters.",
     "bisect": "Find the commit between two that made a case slower or faster.",
     "sweep": "Try every configuration of a kernel, and show the fastest.",
     "judge": "Compare benchmark files of two commits, saved alternately.",
@@ -50,7 +51,9 @@ COMMANDS = {
     "machine": "Register this machine's device with asv.",
 }
 
-_MEASURING = frozenset({"bisect", "calibrate", "check", "compare", "measure", "run", "static", "sweep"})
+_MEASURING = frozenset(
+    {"bisect", "calibrate", "check", "compare", "explain", "measure", "run", "static", "sweep"}
+)
 """Commands that start so many processes that forking a process with the imports done saves time."""
 
 

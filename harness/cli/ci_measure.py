@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @options.cases
 @options.case_options
 @options.comparison
+@options.explain
 @options.commit("--base", required=True, help="The branch that the pull request targets.")
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @options.path(

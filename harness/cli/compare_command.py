@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @options.graph
 @options.case_options
 @options.comparison
+@options.explain
 @options.path("--results", "Folder for records; default: .asv/results.")
 @options.no_save
 @options.profile_wall
@@ -124,9 +125,7 @@ def settings_from(
         l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
         twins=given["twins"],
-        explain=given.get("explain", False),
-        **shared,
-        **more,
+        **{"explain": "regressions" if given.get("explain") else "", **shared, **more},
     )
 
 

@@ -294,11 +294,11 @@ comparison = together(
         help="Test the comparison itself: also compare a kernel with itself, unchanged and with a planted "
         "slowdown; default: if CI is set and the device is no CPU.",
     ),
-    click.option(
-        "--explain",
-        is_flag=True,
-        help="Name the cause of a regression, after its verdict, by hardware counters and compiled code.",
-    ),
     fail_on,
     no_wait,
+)
+explain = click.option(
+    "--explain",
+    is_flag=True,
+    help="Name the cause of a regression, after its verdict, by hardware counters and compiled code.",
 )

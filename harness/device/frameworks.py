@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from harness.device.backends.base import Argument, as_python
+from harness.device.spanning import OtherCards, RowCopy
 from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
 from harness.records.types import CompiledKernel, Resources
 from harness.suite.layout import Layout, Order, Parameter, numpy_dtype
@@ -38,6 +39,8 @@ class ExecutionContext:
     """The CUDA stream; 0 on the host."""
     index: int | None = None
     """The card's number; None for the host."""
+    cards: int = 1
+    """Cards that the function spans, this one included."""
     digest: Callable[[bytes], str | None] = lambda _: None
     """Returns the hash of the code in a card's binary; None if it cannot be read."""
 
@@ -59,6 +62,8 @@ class Framework:
 
     def __init__(self, context: ExecutionContext) -> None:
         self.context = context
+        self.others: OtherCards | None = None
+        """The other cards of a function that spans cards; None on the host, whose memory has all rows."""
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         """Return a tensor of the argument's memory, without a copy."""
@@ -120,6 +125,8 @@ class Torch(Framework):
             self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
             # Memory that it cached for earlier cases would be missing for this case's arrays.
             self.torch.cuda.empty_cache()
+            if context.cards > 1:
+                self.others = OtherCards(self.torch, self.stream, context.index, context.cards)
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         # As bytes, because array interfaces do not know bfloat16 and types of 8 bits.
@@ -143,6 +150,8 @@ class Torch(Framework):
     def current(self) -> contextlib.AbstractContextManager[object]:
         if self.stream is None:
             return contextlib.nullcontext()
+        if self.others is not None:
+            return self.others.current()
         return self.torch.cuda.stream(self.stream)  # type: ignore[no-any-return]
 
     def pooled(self) -> contextlib.AbstractContextManager[object]:
@@ -491,6 +500,16 @@ def _not_contiguous(parameter: Parameter, hint: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Converted:
+    """Arguments in a function's form."""
+
+    positional: list[Any]
+    keywords: dict[str, Any]
+    rows: list[RowCopy]
+    """The rows of arrays on other cards."""
+
+
 class FrameworkFunction:
     """A function of a framework, imported and bound to its arguments. Raises SuiteError and BuildError."""
 
@@ -512,15 +531,15 @@ class FrameworkFunction:
             ) from error
         self.returns = bool(self._binding and self._binding.returned)
         """True if results stay in the function's memory until they are delivered."""
-        self._kept: dict[tuple[bytes | int, ...], tuple[list[Any], dict[str, Any]]] = {}
+        self._kept: dict[tuple[bytes | int, ...], _Converted] = {}
         self._result: Any = None
 
     def __call__(self, arguments: Sequence[Argument]) -> None:
         """Enqueue the work. Returned values are kept for `results`."""
-        positional, keywords = self._kept_or_converted(arguments)
+        given = self._kept_or_converted(arguments)
         self._result = None
         with _raised(self._call), self.framework.current():
-            result = self._function(*positional, **keywords)
+            result = self._function(*given.positional, **given.keywords)
         self._result = result if self.returns else None
 
     def first(self, arguments: Sequence[Argument], wait: Callable[[], object]) -> tuple[CompiledKernel, ...]:
@@ -538,11 +557,11 @@ class FrameworkFunction:
         return tuple(kernel for number, kernel in enumerate(found) if kernel not in found[:number])
 
     def results(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
-        """Return and forget the last results, one for each output that was not an argument. Raises
-        LaunchError.
+        """Return and forget the last results, one for each output that was not an argument; for a function
+        that spans cards, the outputs on the other cards. Raises LaunchError.
         """
         if not self.returns:
-            return []
+            return self._on_others(arguments)
         assert self._binding is not None
         result, self._result = self._result, None
         names = self._binding.returned
@@ -593,7 +612,32 @@ class FrameworkFunction:
                 )
         return ReturnedArray(address, size_bytes, output, tensor)
 
-    def _kept_or_converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+    def begin(self, arguments: Sequence[Argument], evict_bytes: int = 0) -> None:
+        """Enqueue copies of the arrays to other cards, before a launch; nothing for a function of one card.
+
+        With `evict_bytes` the copies are evicted from the other cards' L2 by reading so many bytes.
+        """
+        if self.framework.others is not None:
+            with _raised(self._call):
+                self.framework.others.write(self._kept_or_converted(arguments).rows, evict_bytes)
+
+    def poison_others(self, arguments: Sequence[Argument]) -> set[int] | None:
+        """Enqueue a fill of the outputs on other cards, and return their addresses; None without cards."""
+        if self.framework.others is None:
+            return None
+        self.framework.others.poison(self._kept_or_converted(arguments).rows)
+        return {array.address for array in self._on_others(arguments)}
+
+    def _on_others(self, arguments: Sequence[Argument]) -> list[ReturnedArray]:
+        if self.framework.others is None:
+            return []
+        return [
+            ReturnedArray(row.there.data_ptr(), row.there.nbytes, row.here.data_ptr(), row.there)
+            for row in self._kept_or_converted(arguments).rows
+            if row.is_written
+        ]
+
+    def _kept_or_converted(self, arguments: Sequence[Argument]) -> _Converted:
         key = tuple(map(_key, arguments))
         if key not in self._kept:
             if len(self._kept) == _MOST_KEPT:
@@ -602,22 +646,27 @@ class FrameworkFunction:
                 self._kept[key] = self._converted(arguments)
         return self._kept[key]
 
-    def _converted(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+    def _converted(self, arguments: Sequence[Argument]) -> _Converted:
         """Return the arguments in the function's form, by position and by keyword."""
         number = self.framework.number if self._binding is None else as_python
-        values: dict[str, Any] = {
-            parameter.name: self.framework.tensor(argument, parameter)
-            if parameter.layout
-            else number(argument)
-            for parameter, argument in zip(self._call.parameters, arguments, strict=True)
-        }
+        values: dict[str, Any] = {}
+        rows: list[RowCopy] = []
+        for parameter, argument in zip(self._call.parameters, arguments, strict=True):
+            if not parameter.layout:
+                values[parameter.name] = number(argument)
+                continue
+            whole = self.framework.tensor(argument, parameter)
+            others, is_written = self.framework.others, parameter.name in self._call.written
+            there = others.rows(whole, is_written=is_written) if others else []
+            by_card = [whole[0], *(row.there for row in there)] if others else list(whole)
+            values[parameter.name] = by_card if self._call.cards > 1 else whole
+            rows += there
         if self._binding is None:
-            return list(values.values()), {}
+            return _Converted(list(values.values()), {}, rows)
         values = {**self.framework.values(), **self._call.macros, **values}
-        return (
-            [values[name] for name in self._binding.positional],
-            {parameter: values[name] for parameter, name in self._binding.keywords.items()},
-        )
+        positional = [values[name] for name in self._binding.positional]
+        keywords = {parameter: values[name] for parameter, name in self._binding.keywords.items()}
+        return _Converted(positional, keywords, rows)
 
     @property
     def _name(self) -> str:

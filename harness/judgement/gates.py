@@ -105,9 +105,12 @@ def gate(
     # deviations.
     by_ticks = 2 * sqrt(6) * (block.clock_noise or 0.0)
     seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks, usual)
-    capped, outcome = _power_cap(seen)
-    seen = replace(seen, capped=capped)
-    outcomes = {"power-cap": outcome, **{code: find(seen) for code, find in _GATES.items()}}
+    capped, outcomes = _judged(seen)
+    for number, telemetry in enumerate(seen.telemetry.beside, 2):
+        quads = tuple(replace(quad, **_ON_FIRST) for quad in block.quads)
+        capped_there, there = _judged(replace(seen, quads=quads, telemetry=telemetry))
+        capped = True if capped_there else capped
+        outcomes = {code: _with_other(code, each, there[code], number) for code, each in outcomes.items()}
     touched: dict[str, int] = {}
     caught: set[int] = set()
     for code, outcome in outcomes.items():
@@ -123,6 +126,28 @@ def gate(
         power_capped=capped,
         disturbance=_disturbance(block.quads, usual) if outcomes["contention"].caught else 0.0,
         findings=tuple(f"{code}: {found}" for code, o in outcomes.items() for found in o.findings),
+    )
+
+
+_ON_FIRST: Mapping[str, Any] = {"sm_clock_mhz": None, "canary_cycles": None, "canary_ns": None}
+"""Readings of a quad that come from the first card, of the cards that a case spans."""
+_BY_READINGS = ("sm-clock", "clocks-apart", "canary")
+"""Gates that judge by readings. Of further cards they judge by snapshots, as far as these show it."""
+
+
+def _judged(seen: _Seen) -> tuple[bool | None, dict[str, _Outcome]]:
+    """Return whether the power limit lowered the clocks, and what each gate found."""
+    capped, outcome = _power_cap(seen)
+    seen = replace(seen, capped=capped)
+    return capped, {"power-cap": outcome, **{code: find(seen) for code, find in _GATES.items()}}
+
+
+def _with_other(code: str, first: _Outcome, there: _Outcome, number: int) -> _Outcome:
+    """Return a gate's outcome of the first card with that of the card with a number, from 2."""
+    return _Outcome(
+        first.caught | there.caught,
+        (*first.findings, *(f"On card {number}: {found}" for found in there.findings)),
+        first.unavailable or ("" if code in _BY_READINGS else there.unavailable),
     )
 
 

@@ -27,6 +27,7 @@ from harness.device.backends.base import (
     Argument,
     Built,
     Device,
+    Work,
     check_launch,
     check_resident,
     compile_all,
@@ -396,7 +397,10 @@ class PairBench:
 
             def slowdown(steps: int) -> float:
                 arguments = (*head.subject.arguments[:-1], np.int32(steps))
-                pair = KernelPair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
+                subject = dataclasses.replace(head.subject, arguments=arguments)
+                if subject.launch.graph:
+                    self.device.capture(subject.built, subject.launch, arguments)
+                pair = KernelPair(base.subject, subject)
                 block = measure_pair(self.device, pair, settings, rng, Restoring(buffers))
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
@@ -428,11 +432,19 @@ class PairBench:
 
     def count(self, request: protocol.CountEvents) -> dict[SideName, protocol.Counted]:
         """Return hardware counters of each side: medians of a few launches, as they were judged."""
-
-        def count(subject: Subject, data: Restoring) -> protocol.Counted:
-            return self._counted(subject, data, request.l2)
-
-        return self._each_alone(request, "count", count, request.side)
+        with self._with_inputs(request, "count", request.side) as (sides, data):
+            work = {side.name: self._work(side.subject, data, request.l2) for side in sides}
+            order = [side.name for side in sides] * COUNTED_LAUNCHES
+            counted = self.device.count([work[name] for name in order])
+            found: dict[SideName, protocol.Counted] = {}
+            for side in sides:
+                each = [counters for name, counters in zip(order, counted, strict=True) if name == side.name]
+                medians = {name: median(counters[name] for counters in each) for name in each[0]}
+                # The hit rate of an unused cache is NaN.
+                finite = {name: value for name, value in medians.items() if math.isfinite(value)}
+                kernels = self._kernels(*work[side.name], side.subject)
+                found[side.name] = protocol.Counted(counters=finite, kernels=kernels)
+            return found
 
     def list_launches(self, request: protocol.ListLaunches) -> dict[SideName, tuple[KernelLaunch, ...]]:
         """Return the kernels that a side launches, by CUPTI or else from a CUDA graph; none if unknown."""
@@ -466,17 +478,27 @@ class PairBench:
         only: SideName | None = None,
     ) -> dict[SideName, T]:
         """Measure each side, or one of them, by itself, in random order, on the same data."""
+        with self._with_inputs(request, stage, only) as (sides, data):
+            return {side.name: measure(side.subject, data) for side in sides}
+
+    @contextmanager
+    def _with_inputs(
+        self,
+        request: protocol.RunAlone | protocol.CountEvents | protocol.ListLaunches,
+        stage: str,
+        only: SideName | None = None,
+    ) -> Iterator[tuple[list[PlacedSide], Restoring]]:
+        """Yield each side, or one of them, in random order, and the data that all of them get."""
         rng = random.Random(request.order_seed)  # noqa: S311
         with self.placed(request, rng, only) as (buffers, sides):
             placed = [*sides.values()]
             buffers.write(self.checker.inputs(self.case_for_checking(placed[0].prepared), request.seed))
             self.report(stage)
-            return {
-                side.name: measure(side.subject, Restoring(buffers))
-                for side in rng.sample(placed, len(placed))
-            }
+            yield rng.sample(placed, len(placed)), Restoring(buffers)
 
-    def _counted(self, subject: Subject, data: Restoring, l2: L2Policy) -> protocol.Counted:
+    def _work(self, subject: Subject, data: Restoring, l2: L2Policy) -> Work:
+        """Return a launch of a side as it was judged, whose counters can be read."""
+
         def run() -> None:
             # Counters belong to kernels, and a graph runs the same ones.
             eager = dataclasses.replace(subject.launch, graph=False)
@@ -488,11 +510,7 @@ class PairBench:
             if l2 == "cold":
                 self.device.flush_l2()
 
-        found = [self.device.count(prepare, run) for _ in range(COUNTED_LAUNCHES)]
-        medians = {name: median(each[name] for each in found) for name in found[0]}
-        # The hit rate of an unused cache is NaN.
-        finite = {name: value for name, value in medians.items() if math.isfinite(value)}
-        return protocol.Counted(counters=finite, kernels=self._kernels(prepare, run, subject))
+        return prepare, run
 
     def _kernels(
         self, prepare: Callable[[], object], run: Callable[[], object], subject: Subject

@@ -130,6 +130,8 @@ class Launch:
     """True where it may begin before the kernel before it has ended: programmatic dependent launch."""
     graph: bool = False
     """True where it is captured in a CUDA graph and run by a replay of the graph."""
+    cards: int = 1
+    """Cards of one host that it runs on: the session's, and those after it."""
 
     @property
     def has_attributes(self) -> bool:
@@ -141,7 +143,8 @@ class Launch:
         """Its kind in words, such as ``cooperative, cluster 2x1x1``; empty for a plain launch."""
         flags = {"graph": self.graph, "cooperative": self.cooperative, "programmatic": self.programmatic}
         cluster = [f"cluster {'x'.join(map(str, self.cluster))}"] if self.cluster else []
-        return ", ".join([*(name for name, is_set in flags.items() if is_set), *cluster])
+        cards = [f"{self.cards} cards"] if self.cards > 1 else []
+        return ", ".join([*(name for name, is_set in flags.items() if is_set), *cluster, *cards])
 
     @property
     def in_parts(self) -> bool:
@@ -306,6 +309,8 @@ class Telemetry:
     """Reason why this device does not report a value, by field name."""
     foreign_processes: tuple[int, ...] | None = None
     """Other processes that held a context during the measurement; None if unknown."""
+    beside: tuple[Telemetry, ...] = ()
+    """The telemetry of the further cards that a case of the suite spans, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

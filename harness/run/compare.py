@@ -7,6 +7,7 @@ import dataclasses
 import os
 import random
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError, unit_of
 from harness.device.process_state import differences
 from harness.device.static.architecture_builds import is_arch
+from harness.device.static.differences import Difference
 from harness.errors import HarnessError, MeasureError, Side, UsageError
 from harness.judgement.attribution import solo_of
 from harness.judgement.case_trial import CaseTrial, NoisePriors, settle
@@ -59,6 +61,8 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
+SUPPOSED = 0.02
+"""Slowdown that is supposed of a case that is no regression. Counters of the same code twice show less."""
 PROCESSES_AHEAD = 4
 """Number of processes that open the device at once: two for the first look, and two that confirm."""
 
@@ -180,6 +184,8 @@ class Comparing(PairSession):
                 self._measure_all([*entries, *twins])
                 self._run_alone(entries)
                 self._explain(entries)
+                self.ahead.close()
+                self.drop_ahead()
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
@@ -271,8 +277,6 @@ class Comparing(PairSession):
             else:
                 self._process(wanting)
             settle(trials, self.policy)
-        self.ahead.close()
-        self.drop_ahead()
 
     def _process(self, entries: Sequence[CaseEntry]) -> None:
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
@@ -281,6 +285,7 @@ class Comparing(PairSession):
         self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
+        self.wanted += confirming and bool(self.settings.explain)  # one more reads counters
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         shuffled = self._rng.sample(list(entries), len(entries))
         self.build_ahead([entry for entry in entries if entry.in_turns])
@@ -370,80 +375,69 @@ class Comparing(PairSession):
         self.leave()
 
     def _explain(self, entries: Sequence[CaseEntry]) -> None:
-        """Read the hardware counters of regressions, after all timing is done."""
-        found = [each for each in entries if each.trial.confirmed and not each.trial.ended]
-        found = [each for each in found if each.trial.verdict().status == "regression"]
-        if not found or not self.settings.explain:
+        """Read the hardware counters of regressions or of all measured cases, after all timing is done."""
+        entries = [each for each in entries if each.trial.rounds and not each.trial.ended]
+        if self.settings.explain != "all":
+            entries = [each for each in entries if each.trial.verdict().status == "regression"]
+        if not entries or not self.settings.explain:
             return
-        self.observer.process(self._processes + 1, len(found), "explain")
-        counted = self.counted(found)
-        for entry in found:
-            effect = entry.trial.verdict().time
-            slowdown = effect.effect if effect else 0.0
-            entry.trial.diagnosis = diagnosis(counted[entry.pair.id], slowdown)
-        self._explain_code([each for each in found if not each.in_turns])
+        self.observer.process(self._processes + 1, len(entries), "explain")
+        compiled = [entry for entry in entries if not entry.in_turns]
+        with ThreadPoolExecutor(1) as pool:
+            differing = pool.submit(self._code_differences, compiled)
+            counted = self._counted(entries)
+        for entry in entries:
+            verdict = entry.trial.verdict()
+            slowdown = verdict.time.effect if verdict.time else 0.0
+            if verdict.status != "regression":
+                slowdown = max(slowdown, SUPPOSED)
+            found = diagnosis(counted[entry.pair.id], slowdown)
+            if differs := differing.result().get(entry.trial.case.id):
+                found = dataclasses.replace(found, **fields_of(differs, "risks", "loop"))
+            entry.trial.diagnosis = found
 
-    def counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
+    def _counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
         """Read hardware counters of both sides of each case, by the pair's id."""
-        both = [each for each in entries if not each.in_turns]
-        apart = [each for each in entries if each.in_turns]
-        found = self._counted(both, None)
-        base, head = (self._counted(apart, side) for side in SIDES)
-        return found | {name: _joined(each, head[name]) for name, each in base.items()}
-
-    def _counted(self, entries: Sequence[CaseEntry], side: SideName | None) -> dict[str, Counted]:
-        """Read the counters of these cases in one process, which holds this side, or both."""
-        if not entries:
-            return {}
-        self.have_load(side)
-        found = {entry.pair.id: self._count(entry, side) for entry in entries}
-        self.leave()
-        self.have_load(None)
+        self.wanted = 1
+        self.build_ahead([])
+        found: dict[str, Counted] = {}
+        for in_turns in (True, False):
+            of_kind = [entry for entry in entries if entry.in_turns == in_turns]
+            found |= {entry.pair.id: self._count(entry) for entry in of_kind}
+            self.leave()
         return found
 
-    def _explain_code(self, entries: Sequence[CaseEntry]) -> None:
-        """Add what differs in the compiled code of CUDA kernels, where one compiler made both sides."""
+    def _code_differences(self, entries: Sequence[CaseEntry]) -> Mapping[str, Difference]:
+        """Return what differs in the compiled code of CUDA kernels, where one compiler made both sides."""
         arch = self.device.arch
         if not entries or not is_arch(arch) or self.settings.toolchains:
-            return
+            return {}
         cases = [each.trial.case for each in entries]
         with contextlib.suppress(HarnessError):  # a kernel that does not compile here has no facts
-            found = code_differences(self.base, self.head, cases, arch, self.settings.timeout_s)
-            for entry in entries:
-                differs, diagnosis = found.get(entry.trial.case.id), entry.trial.diagnosis
-                if differs and diagnosis:
-                    told = fields_of(differs, "risks", "loop")
-                    entry.trial.diagnosis = dataclasses.replace(diagnosis, **told)
+            return code_differences(self.base, self.head, cases, arch, self.settings.timeout_s)
+        return {}
 
-    def _count(self, entry: CaseEntry, side: SideName | None) -> Counted:
+    def _count(self, entry: CaseEntry) -> Counted:
         if self.is_elsewhere(self.head.suite.by_name[entry.trial.case.kernel]):
             return Failed(
                 reason=MeasureError.reason,
                 message="Counters are not read of functions in the environments of toolchains.",
             )
-        if side != "head":
-            self.observer.started(entry.pair.id)
+        self.observer.started(entry.pair.id)
         request = protocol.CountEvents(
             pair=entry.pair,
-            side=side,
             seed=self.settings.seed,
             order_seed=self._rng.getrandbits(32),
             l2=entry.trial.rounds[-1].block.l2,
         )
-        reply = self.ask(request, self.settings.timeout_s)
-        if side != "base":
-            self.observer.measured(entry.pair.id)
+        ask = self.count_in_turns if entry.in_turns else self.ask
+        reply = ask(request, self.settings.timeout_s)
+        self.observer.measured(entry.pair.id)
         return reply
 
 
 Counted = Mapping[SideName, protocol.Counted] | Failed
 """Hardware counters by side, or the reason why there are none."""
-
-
-def _joined(base: Counted, head: Counted) -> Counted:
-    if isinstance(base, Failed):
-        return base
-    return head if isinstance(head, Failed) else {**base, **head}
 
 
 def diagnosis(counted: Counted, slowdown: float) -> Diagnosis:

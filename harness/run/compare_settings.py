@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from harness.device.lock import Busy
 from harness.device.toolchains import FoundToolchain
@@ -44,8 +45,8 @@ class CompareSettings(JudgeSettings):
     """Number of quads and length of a block; None for the device's defaults."""
     solo_s: float = 1.0
     """Time in seconds that each side of a flagged case runs alone, to measure its power; 0 skips this."""
-    explain: bool = False
-    """True to read hardware counters of both sides of a regression, which show its cause."""
+    explain: Literal["", "regressions", "all"] = ""
+    """Cases whose cause hardware counters of both sides are to show, after their verdicts."""
     twins: bool | None = None
     """True to measure twins. None: in CI only, and not on a CPU, whose noise would hide the
     planted slowdown."""

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import psutil
 
 import harness
+from harness.device.backends import parse_spec
 from harness.device.backends.base import check_launch
-from harness.device.lock import Busy, held
+from harness.device.lock import Busy, held, identity_of
 from harness.device.machine import describe_host
 from harness.device.peaks import peaks
-from harness.device.telemetry import Sampler, probe_for, telemetry_of
+from harness.device.telemetry import Probe, Sampler, probe_for, telemetry_of
 from harness.device.telemetry.nvml import visible_card
 from harness.errors import (
     DeviceError,
@@ -35,13 +36,22 @@ from harness.errors import (
     UsageError,
     WorkerError,
 )
-from harness.measure.protocol import Compare, Differences, Measure, Open, OpenReply, SideName
+from harness.measure.protocol import (
+    Compare,
+    DescribeDevices,
+    Differences,
+    Measure,
+    Open,
+    OpenReply,
+    SideName,
+)
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.wall_time import WallTime
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.suite.sources import lacking
+from harness.suite.suite import Suite
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import ARRAYS, cache_dir
 from harness.system.files import scratch_folder
@@ -304,7 +314,8 @@ class DeviceSession:
 
     `suite` is a suite's folder, and `base` the folder of the suite to compare it with. The `builder` is the
     process that found the device: it compiles, and ends before anything is timed. `busy` says what to do if
-    another process measures on the device. A session that is not `timed` only verifies.
+    another process measures on the device. A session that is not `timed` only verifies. `cards` is the most
+    that a kernel of its suites spans: the session keeps others from all of them, and samples each.
 
     Raises UsageError for an invalid device or policy, DeviceError if there is no such device, BusyError if it
     is busy and the session may not wait.
@@ -325,8 +336,13 @@ class DeviceSession:
         busy: Busy = "wait",
         work_tree: Path | None = None,
         timed: bool = True,
+        cards: int = 1,
     ) -> None:
         self.observer = observer
+        self._cards = cards
+        self.beside: tuple[DeviceInfo, ...] = ()
+        """The cards after the device that its kernels span too; fewer where the machine has no more."""
+        self._probes_beside: tuple[Probe, ...] = ()
         self.wall_time = WallTime()
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree, self._timed = command, busy, work_tree, timed
@@ -369,6 +385,7 @@ class DeviceSession:
             self._fresh = self._timed and self.device.kind == "cpu"
             self._most = 1 + most_ahead(self.device)
             self._spec = self.device.spec
+            self._find_beside(stack)
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
                 cannot = f"{self.device.name} has no cache that can be flushed"
@@ -381,8 +398,19 @@ class DeviceSession:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def _find_beside(self, stack: ExitStack) -> None:
+        """Find the cards after the device that its kernels span."""
+        backend, index = parse_spec(self.device.spec)
+        for other in range(index + 1, index + self._cards) if self.device.kind != "cpu" else ():
+            found = self.builder.ask(DescribeDevices(specs=(f"{backend}:{other}",)), OPEN_TIMEOUT_S)
+            if isinstance(found, Failed):
+                break
+            probe = stack.enter_context(closing(probe_for(found[0])))
+            self.beside += (identified(found[0], probe.identity()),)
+            self._probes_beside += (probe,)
+
     def _wait_for_turn(self, stack: ExitStack) -> None:
-        """Wait until no other process measures on the device."""
+        """Wait until no other process measures on the device, or on the cards that its kernels span too."""
         sentences: list[str] = []
 
         def wait(sentence: str) -> None:
@@ -391,7 +419,9 @@ class DeviceSession:
             sentences.append(sentence)
 
         with self.wall_time.during("queue"):
-            stack.enter_context(held(self.device, self._command, self._busy, wait))
+            # In one order for all processes, or two of them could wait for each other.
+            for each in sorted((self.device, *self.beside), key=identity_of):
+                stack.enter_context(held(each, self._command, self._busy, wait))
         if sentences:
             self.builder = stack.enter_context(closing(self._new_worker()))
             self._open(self.builder)
@@ -410,7 +440,12 @@ class DeviceSession:
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         """Return why the device cannot run the case, as far as its spec shows."""
-        return unfit(planned, self.device)
+        return unfit(planned, self.device, cards=self.cards)
+
+    @property
+    def cards(self) -> int | None:
+        """Return the cards that a kernel can span, at most the session's; None for the host: any number."""
+        return None if self.device.kind == "cpu" else 1 + len(self.beside)
 
     def start(self) -> None:
         """Start a worker process that has opened the device, with telemetry from before its start.
@@ -420,11 +455,16 @@ class DeviceSession:
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
                 self._end_left()  # they have memory of the card, and would count as foreign processes
-                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                self._sample(stack)
                 child = self._next()
                 stack.callback(self.end_soon, child)
                 self._worker = stack.pop_all()
             self._child = child
+
+    def _sample(self, stack: ExitStack) -> None:
+        """Sample all cards until the stack is closed."""
+        samplers = [Sampler(probe, mark_s=self.mark_s) for probe in (self.probe, *self._probes_beside)]
+        self._sampler, *self._samplers_beside = map(stack.enter_context, samplers)
 
     def open_ahead(self) -> None:
         """Let the next workers open the device, as many as are needed and fit.
@@ -464,7 +504,8 @@ class DeviceSession:
             if not all(other.is_open() for other in self._ahead):
                 self._open_alone()
         if self._child is not None:
-            self._sampler.mark()  # the processes on the card from here on
+            for sampler in (self._sampler, *self._samplers_beside):
+                sampler.mark()  # the processes on the card from here on
 
     def end_soon(self, worker: WorkerProcess) -> None:
         """Begin to end a worker: drivers take time to clean up, in which the command can do other work."""
@@ -576,7 +617,11 @@ class DeviceSession:
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
         """Return the telemetry between two moments. Call it at once, while the worker is still running."""
-        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._own_pids())
+        first, *beside = (
+            telemetry_of(sampler, started_ns, ended_ns, own_pids=self._own_pids())
+            for sampler in (self._sampler, *self._samplers_beside)
+        )
+        return dataclasses.replace(first, beside=tuple(beside))
 
     def _own_pids(self) -> list[int]:
         assert self._child is not None
@@ -651,22 +696,42 @@ def _fail(error: WorkerError) -> NoReturn:
 
 
 def begun() -> dict[str, Any]:
-    """Return the fields of a new record: version, id, moment and host."""
+    """Return the fields of a new record: version, id, moment and host.
+
+    The id begins with the fraction of the second in units of 16 µs, so that the names of records that begin in
+    the same second sort by time.
+    """
+    now = dt.datetime.now(dt.timezone.utc)
     return {
         "harness_version": harness.__version__,
-        "run_id": secrets.token_hex(8),
-        "started_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "run_id": f"{now.microsecond // 16:04x}{secrets.token_hex(6)}",
+        "started_at": now.isoformat(timespec="seconds"),
         "host": describe_host(),
     }
 
 
-def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) -> Refusal | None:
+def most_cards(*suites: Suite) -> int:
+    """Return the most cards that a kernel of the suites spans."""
+    return max((kernel.cards for suite in suites for kernel in suite.kernels), default=1)
+
+
+def unfit(
+    planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False, cards: int | None = None
+) -> Refusal | None:
     """Return why the device cannot run the case, as far as its spec shows.
 
-    If the case runs in another environment (`elsewhere`), installed packages are not checked.
+    If the case runs in another environment (`elsewhere`), installed packages are not checked. `cards` are the
+    device and those after it; None if their number does not matter.
     """
     if refused := refusal(planned.kernel, device):
         return refused
+    if cards is not None and planned.kernel.cards > cards:
+        there = f"from {device.spec} on there {'is' if cards == 1 else 'are'} {cards}"
+        return Refusal(
+            "needs-cards",
+            f"{planned.kernel.name} spans {planned.kernel.cards} cards; {there}: run it on a machine with "
+            "more, or name an earlier card by --device.",
+        )
     if not planned.has_reference:
         suite = planned.case.suite
         return Refusal(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from harness.device.telemetry import Sampler
 from harness.device.toolchains import environment_of
 from harness.errors import HarnessError, SuiteError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict
@@ -25,6 +24,7 @@ from harness.run.device_session import (
     DeviceSession,
     WorkerProcess,
     most_ahead,
+    most_cards,
     unfit,
     worker_variables,
 )
@@ -134,6 +134,7 @@ class PairSession(DeviceSession):
             command=settings.command,
             busy=settings.busy,
             work_tree=base.work_tree,
+            cards=most_cards(base.suite, head.suite),
         )
         self.base, self.head, self.settings = base, head, settings
         self._compilers = {side: tool.nvcc for side, tool in settings.toolchains.items() if tool.nvcc}
@@ -171,7 +172,7 @@ class PairSession(DeviceSession):
 
     def refusal(self, planned: PlannedCase) -> Refusal | None:
         elsewhere = self.is_elsewhere(planned.kernel)
-        refused = unfit(planned, self.device, elsewhere=elsewhere)
+        refused = unfit(planned, self.device, elsewhere=elsewhere, cards=self.cards)
         if refused or elsewhere or not self.settings.toolchains:
             return refused
         return untouched(planned.kernel, self.device.backend, has_compilers=self.has_compilers)
@@ -262,6 +263,12 @@ class PairSession(DeviceSession):
         if not isinstance(reply, Failed):
             entry.trial.launches = reply
 
+    def count_in_turns(
+        self, request: protocol.CountEvents, timeout_s: float
+    ) -> Mapping[SideName, protocol.Counted] | Failed:
+        """Read counters of each side in its process. Nothing is to be timed by these processes afterwards."""
+        return self._answered(self._side_processes, lambda turns: turns.count(request, timeout_s))
+
     def build_ahead(self, entries: Sequence[CaseEntry]) -> None:
         """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
@@ -307,7 +314,7 @@ class PairSession(DeviceSession):
         self.become_quiet()
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
-                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                self._sample(stack)
                 turns = self.ahead.next(self._new_turns)
                 stack.callback(turns.close)
                 turns.open()

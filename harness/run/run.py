@@ -16,7 +16,7 @@ from harness.measure.protocol import BuildAll, CaseOf, CountEvents, HoldAgainst,
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
-from harness.run.device_session import DeviceObserver, DeviceSession, unfit
+from harness.run.device_session import DeviceObserver, DeviceSession, most_cards
 from harness.run.pair_session import against_itself
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite, is_plain
@@ -71,6 +71,7 @@ class Session(DeviceSession):
             busy=settings.busy if settings.measure else "ignore",
             work_tree=loaded.work_tree,
             timed=settings.measure is not None,
+            cards=most_cards(loaded.suite),
         )
         self.loaded = loaded
         self.settings = settings
@@ -104,11 +105,11 @@ class Session(DeviceSession):
         if self._has_built:
             return
         self._has_built = True
-        wanted = [planned for planned in plan if unfit(planned, self.device) is None]
+        wanted = [planned for planned in plan if self.refusal(planned) is None]
         self.wanted = len({each.kernel.name for each in wanted})
         if self.settings.measure is not None:
             libraries = map(self._library, wanted)
-            wanted += [each for each in libraries if each and unfit(each, self.device) is None]
+            wanted += [each for each in libraries if each and self.refusal(each) is None]
         cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
         self.stage("build")
         # One case timeout for each round of compilations, with one core per compiler.
@@ -157,7 +158,7 @@ class Session(DeviceSession):
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned.case.short_id, number, len(plan))
-            if refused := unfit(planned, self.device):
+            if refused := self.refusal(planned):
                 yield _row(planned, "skipped", reason=refused.reason, message=refused.message)
                 continue
             if kernel is not planned.kernel:
@@ -225,7 +226,7 @@ class Session(DeviceSession):
 
     def _held_against(self, library: PlannedCase, row: Row) -> Row:
         """Return a measured row with the vendor's time, or with the reason why it is unknown."""
-        if refused := unfit(library, self.device):
+        if refused := self.refusal(library):
             return dataclasses.replace(row, library_missing=refused.message)
         name = library.kernel.name
         reply = self.ask(HoldAgainst(library=name), self.settings.timeout_s)

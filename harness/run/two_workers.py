@@ -121,6 +121,17 @@ class TurnPair:
 
         return _or_failed(listed)
 
+    def count(
+        self, request: protocol.CountEvents, timeout_s: float
+    ) -> Mapping[SideName, protocol.Counted] | Failed:
+        """Read the counters of each side, one after the other: a card has them once."""
+
+        def counted() -> dict[SideName, protocol.Counted]:
+            asked = ((side, msgspec.structs.replace(request, side=side)) for side in self._sides)
+            return {side: self._ask(side, of_side, timeout_s)[side] for side, of_side in asked}
+
+        return _or_failed(counted)
+
     def _begin_inspect(
         self, pairs: tuple[protocol.PairOf, ...], timeout_s: float
     ) -> dict[SideName, Pending[SidesByPair]]:

@@ -151,6 +151,8 @@ _BY_SUFFIX = {
     ".cl": ("opencl",),
 }
 _PORTABLE = ("cuda", "opencl")
+_SPANNING = ("torch", "triton")
+"""Frameworks whose functions can span cards."""
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,10 @@ class Kernel:
     own by `__cluster_dims__`. Such a kernel is CUDA only."""
     graph: bool = False
     """True to capture its launches in a CUDA graph and time replays of the graph. Other devices skip it."""
+    cards: int = 1
+    """Cards of one host that its function spans, in one process: the measured one, and those after it. The
+    first axis of every array is the card. The function gets a list of tensors for each array, one on each
+    card, and writes the outputs."""
 
     def __post_init__(self) -> None:
         check_identifier("Kernel", self.name)
@@ -280,6 +286,7 @@ class Kernel:
             raise self.error("needs a block and a grid: its source is launched.")
         self._check_steps()
         self._check_attributes()
+        self._check_cards()
         if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
             raise self.error(f"has a source for {min(unknown)!r}; expected cuda, opencl, opengl or cpu.")
 
@@ -308,6 +315,20 @@ class Kernel:
             )
         if self.graph and "cuda" not in self.sources:
             raise self.error("has graph=True; expected a source for cuda.")
+
+    def _check_cards(self) -> None:
+        if type(self.cards) is not int or self.cards < 1:
+            raise self.error(f"has cards {self.cards!r}; expected an integer from 1.")
+        if self.cards == 1:
+            return
+        for backend, source in self.sources.items():
+            if not isinstance(source, PythonFunction):
+                raise self.error("spans cards; expected a function of a framework, such as TorchFunction.")
+            if backend == "cuda" and source.framework not in _SPANNING:
+                raise self.error(
+                    f"spans cards by {type(source).__name__}; expected TorchFunction or TritonFunction, as "
+                    "PyTorch opens the other cards in the same process."
+                )
 
     def _check_instance(self) -> None:
         if not self.instantiate:

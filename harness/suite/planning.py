@@ -208,7 +208,12 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
         grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
     cluster = None if kernel.cluster is None else _extents(kernel, "cluster", kernel.cluster, case)
     return dataclasses.replace(
-        launch, grid=grid, cooperative=kernel.cooperative, cluster=cluster, graph=case.by_graph
+        launch,
+        grid=grid,
+        cooperative=kernel.cooperative,
+        cluster=cluster,
+        graph=case.by_graph,
+        cards=kernel.cards,
     )
 
 

@@ -49,6 +49,10 @@ class PythonCall:
     """Hash of the whole suite, with Python files without comments, and of the function's parameters."""
     launch: Launch | None = None
     """Launch of a function that is itself a kernel; None without a grid."""
+    cards: int = 1
+    """Cards that the function spans."""
+    written: tuple[str, ...] = ()
+    """All outputs, with those that are inputs too."""
 
     def load(self) -> Callable[..., Any]:
         """Import the file and return its function. Raises SuiteError if the file lacks the function."""
@@ -80,6 +84,11 @@ class PythonCall:
         if lacking := [name for name in returned if name not in arrays]:
             raise SuiteError(
                 f"{self._described}: the kernel's args leave out the output {lacking[0]!r}; name it there."
+            )
+        if returned and self.cards > 1:
+            raise SuiteError(
+                f"{self._described} spans {self.cards} cards and returns {returned[0]}: let it take "
+                f"{returned[0]} as a parameter, a list of tensors, and write there."
             )
         alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
         return Binding(

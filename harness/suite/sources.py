@@ -505,8 +505,22 @@ def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunctio
         macros=case.macros,
         root=suite.root,
         code_sha256=hashlib.sha256("\n".join((*identity, code)).encode()).hexdigest(),
+        cards=kernel.cards,
+        written=tuple(suite.problem.outputs),
     )
+    _check_first_axes(kernel, call)
     return call, "\n".join((*identity, text))
+
+
+def _check_first_axes(kernel: Kernel, call: PythonCall) -> None:
+    """Raise SuiteError if a kernel spans cards, and an array has no row for each card."""
+    for parameter in call.parameters if kernel.cards > 1 else ():
+        layout = parameter.layout
+        if layout and (not layout.plain or layout.shape[:1] != (kernel.cards,)):
+            raise kernel.error(
+                f"spans {kernel.cards} cards, and {parameter.name} is of shape {layout.shape}; expected "
+                f"rows without padding, and a first axis of {kernel.cards}, of which each card gets one row."
+            )
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:

@@ -131,6 +131,7 @@ class KernelData(msgspec.Struct, frozen=True):
     cooperative: bool
     cluster: CaseValue
     graph: bool
+    cards: int
     tune: TuningData | None
     library: bool
     about: str

@@ -44,10 +44,10 @@ suite = Suite(
         Kernel(
             "copy_vectorized",
             "copy_vectorized.cu",
-            macros={"THREADS": 256, "ITEMS": 4},
+            macros={"THREADS": 256},
             block=lambda c: c.THREADS,
-            grid=lambda c: ceil_div(c.rows * c.cols, c.THREADS * c.ITEMS * 4),
-            about="copy_unrolled with four elements an access",
+            grid=lambda c: ceil_div(c.rows * c.cols, c.THREADS * 4),
+            about="copy with four elements an access",
         ),
     ],
 )

@@ -6,12 +6,14 @@
 // - WM = WN = 64: a step of 16 along k takes 4 ldmatrix for A, 4 for B and 32 mma.sync, so loads from shared
 //   memory stay far behind the tensor cores. The accumulators are 128 registers a thread.
 // - BM = 256, BN = 128: 8 warps, 2 for each scheduler. 255 registers a thread are all that a multiprocessor has
-//   for 256 threads. A tile of A and one of B, 24,576 bytes, serve 2,097,152 FLOP: 85 FLOP a byte. 128 x 256
-//   has the same figures and was 3 % slower on an H200 at 4096, 128 x 128 as fast.
-// - BK = 32: two steps a barrier. The fragments of one step are loaded while the other one is multiplied.
-// - STAGES = 4: one tile is multiplied, three are on their way. 98,304 bytes are within the 99 KiB that a block
-//   can have on sm_86, sm_89 and sm_120. The 163 KiB of sm_80 and 227 of sm_90 hold three stages of BK = 64,
-//   which were 4 % faster on an H200.
+//   for 256 threads. A tile of A and one of B serve 85 FLOP a byte. 128 x 256 has the same figures and was as
+//   fast on an H200 with BK = 64, but 10 % slower with BK = 32.
+// - BK = 64: four steps a barrier. The fragments of one step are loaded while the one before is multiplied.
+// - STAGES = 3: one tile is multiplied, two are on their way. They take 147,456 bytes, which fit into the 163 KiB
+//   that a block can have on sm_80, and the 227 of sm_90. A fourth made no difference on an H200.
+// - Where a block has only 99 KiB (sm_86, sm_89, sm_120), BK is 32 and STAGES 4: 98,304 bytes. On an H200 that
+//   reached 0.57, 0.48 and 0.47 of cuBLAS at 2048, 4096 and 8192, in place of 0.66, 0.57 and 0.57. So it is where
+//   k or n is no multiple of 8: elements then go through registers, and deeper tiles spill some on sm_80.
 // - GROUP = 8: blocks that run at once cover 8 rows of tiles. Their bands of A and B then fit into the L2.
 
 #ifdef BFLOAT16

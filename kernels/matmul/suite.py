@@ -144,15 +144,23 @@ def persistent_clusters(case: Case) -> int:
     return case.CLUSTER * min(tiles, case.device.sm_count // case.CLUSTER)
 
 
+def deep_tiles(case: Case) -> bool:
+    """Whether three stages of tiles 64 deep along k fit into a block's shared memory: 147,456 bytes.
+
+    Single elements, which go through registers, take too many of these with such tiles.
+    """
+    return case.device.shared_bytes_per_block >= 147_456 and libraries.alignment(case) == 8
+
+
 WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
 """Tiles of a block, of a warp and of a thread; warp_tiling.cu gives the reasons."""
 MMA_TILES = {
     "BM": 256,
     "BN": 128,
-    "BK": 32,
+    "BK": lambda c: 64 if deep_tiles(c) else 32,
     "WM": 64,
     "WN": 64,
-    "STAGES": 4,
+    "STAGES": lambda c: 3 if deep_tiles(c) else 4,
     "GROUP": 8,
     "ALIGNMENT": libraries.alignment,
 }
@@ -299,7 +307,7 @@ suite = Suite(
                 "WN": 64,
                 "TM": 16,
                 "TN": 8,
-                "STAGES": 3,
+                "STAGES": 4,
                 "SPREAD": 4,
                 "GROUP": 8,
                 "VECTOR": vector_width,

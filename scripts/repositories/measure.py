@@ -1,10 +1,10 @@
-"""What prepare.sh made ready, on a card: list, check, compare, run, asv, pytest; and builds of nvbench's.
+"""Run the steps that prepare.sh made ready on a card: list, check, compare, run, asv, pytest, nvbench.
 
     python scripts/repositories/measure.py FOLDER OUT
 
 OUT gets steps.tsv (step, seconds from the start, wall seconds, exit status, command) and each step's output.
-What builds runs side by side, what is timed one after the other, and nothing new is begun after --deadline.
-All of it takes some ten minutes of a card. Where they are to be had in parts only, --only says which steps.
+Builds run side by side, and measurements one after the other. Nothing begins after --deadline. Everything
+takes about ten minutes of a card. --only names steps, to run them in parts.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ FLAGS = (
 
 
 class Site:
-    """One open site: where it is, what it asked for and what went wrong."""
+    """An open site: its address, its requests and its errors."""
 
     def __init__(self, driver: Any, url: str) -> None:
         self.driver = driver
@@ -82,16 +82,18 @@ class Site:
         return self.driver.execute_script(source, *arguments)
 
     def text(self, selector: str) -> str:
-        """What a reader sees inside the first element that the selector finds; empty when there is none."""
+        """Return the text that a reader sees in the first element of the selector; empty if no element
+        matches.
+        """
         return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
     def count(self, selector: str) -> int:
-        """How many such elements a reader can see."""
+        """Count the elements of the selector that a reader can see."""
         visible = "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent).length"
         return int(self.script(visible, selector))
 
     def painted(self, selector: str) -> bool:
-        """Whether a canvas shows anything in colour: asv draws frames, grids and labels in grey."""
+        """Return True if a canvas shows colour. asv draws frames, grids and labels in grey."""
         return bool(
             self.script(
                 """const canvas = document.querySelector(arguments[0]);
@@ -131,7 +133,7 @@ class Site:
         return list(self._requests)
 
     def external_requests(self) -> list[str]:
-        """Those that another host would have to answer; it got none of them."""
+        """Return the requests for other hosts. The browser could not send them."""
         here = urlsplit(self.url).netloc
         urls = ((url, urlsplit(url)) for url in self.requests())
         return [url for url, parts in urls if parts.scheme in NETWORK and parts.netloc != here]

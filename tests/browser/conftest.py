@@ -25,7 +25,7 @@ def sample_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One for all tests: a start takes seconds, and each site has an origin of its own."""
+    """Yield one browser for all tests: a start takes seconds, and sites are separated by their origins."""
     with chromium(tmp_path_factory.mktemp("chromium")) as driver:
         yield driver
 

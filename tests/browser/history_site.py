@@ -42,7 +42,7 @@ FIXED = "matmul.shared_tile@1024"
 """Slower from commit 20 to 60."""
 TODAY = dt.date(2026, 1, 1)
 NEAR = 25_500.0
-"""What somebody published of FIXED on an H200: within what its chart spans."""
+"""A published figure of FIXED on an H200, within the range of its chart."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +58,12 @@ class Shown:
         return files[0]
 
     def title(self, words: str) -> str:
-        """What readers call a card: no two here are of one kind."""
+        """Return the name of a card for readers. Here every card is of another kind."""
         names: list[str] = [card["gpu"] for card in self.site["cards"] if words in card["file"]]
         return names[0]
 
     def series(self, case: str, card: str) -> dict[str, Any]:
-        """What the first document says of a case on a card."""
+        """Return the series of a case on a card from the site's first document."""
         return next(
             one
             for one in self.site["series"]
@@ -90,7 +90,7 @@ class Pages(Site):
         return self.hash()
 
     def hash(self) -> dict[str, str]:
-        """What stands behind the # of the address."""
+        """Return the parameters after the # of the address."""
         return dict(self.script("return [...new URLSearchParams(location.hash.slice(1))]"))
 
     def click(self, selector: str, index: int = 0) -> None:
@@ -105,7 +105,7 @@ class Pages(Site):
         return list(self.script(found, selector))
 
     def hrefs(self, selector: str = "a[href]") -> list[str]:
-        """Where links lead."""
+        """Return the targets of links."""
         found = "return [...document.querySelectorAll(arguments[0])].map(one => one.href)"
         return list(self.script(found, selector))
 
@@ -253,7 +253,7 @@ def _calibration(driver: str) -> Calibration:
 
 
 def publish_long(root: Path) -> Path:
-    """One card with a case of five thousand points, and what is beside it."""
+    """Publish one card with a case of five thousand points."""
     history = scale(5_000, 1, 1)
     tracks = ("gflops", "sm_clock_mhz", "temperature_c", "power_w")
     written = write(dataclasses.replace(history, tracks=tracks), root)

@@ -111,12 +111,12 @@ def views(shown):
 
 
 def too_wide(site, width):
-    """Whether the page itself scrolls sideways; tables may, in their boxes."""
+    """Return True if the page itself scrolls sideways. Tables may scroll in their boxes."""
     return site.script("return document.documentElement.scrollWidth") > width
 
 
 def run_axe(site):
-    """What axe finds wrong, a line each, without what it could not decide."""
+    """Return the violations that axe finds, one a line, without those that it could not decide."""
     if not site.script("return 'axe' in window"):
         site.script(axe_source())
     result = site.driver.execute_async_script(
@@ -1380,7 +1380,7 @@ def test_numbers_and_words_mean_what_they_say(pages):
 
 
 class Names(HTMLParser):
-    """What a page loads, and its policy."""
+    """The files that a page loads, and its policy."""
 
     def __init__(self, html):
         super().__init__()

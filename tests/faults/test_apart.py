@@ -1,4 +1,4 @@
-"""What one side's Python does to its process never reaches the other side."""
+"""Changes that one side's Python makes to its process never reach the other side."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_flag_of_one_side_is_that_sides_alone(tmp_path, place, line, alone):
 
 
 def test_neither_side_can_reach_the_others_objects(tmp_path):
-    """By the collector, where one process had both, head found base's suite and could change it."""
+    """In one process with base, head found base's suite by the garbage collector, and could change it."""
     other = "import gc; other = 'headbase'.replace('SIDE', '')"
     search = (
         f"{other}; reach = [each for each in gc.get_objects() if f'/{{other}}/suite.py' in "

@@ -1,5 +1,5 @@
-"""asv's habits hold, whatever goes wrong: what it is asked to leave alone is left alone, what it removes is
-gone, what it loses can be made again, and what ends it ends the measurement.
+"""asv behaves as usual after faults: it keeps the results that it must keep, it removes the others, lost
+results can be measured again, and whoever ends asv ends the measurement.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def rebuild(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def results_of(home: Home) -> dict[str, Any]:
-    """By file and benchmark, what asv has but for when it ran it."""
+    """Return asv's results by file and benchmark, without the times at which it ran them."""
     found = {}
     for path in sorted(home.results.glob("null/*-*.json")):
         told = json.loads(path.read_text())
@@ -288,7 +288,7 @@ def test_results_that_are_as_the_records_have_them_are_not_touched(home):
 
 
 def test_results_that_were_lost_are_made_again_as_they_were(home):
-    """One is torn, one is another thing, one is gone."""
+    """One file is torn, one holds something else, and one is missing."""
     before = results_of(home)
     torn, other, gone = (
         home.results / "null" / f"{home.commits[name][:8]}-checkout-pyany.json"
@@ -396,7 +396,7 @@ def processes_of(home: Home) -> set[int]:
 
 
 def waited_for(what: Any) -> Any:
-    """What a function returns once it is true; the test's own timeout ends the wait."""
+    """Return the first true value of a function. The test's timeout ends the wait."""
     while not (found := what()):
         time.sleep(0.2)
     return found

@@ -45,7 +45,7 @@ def exported(project, own_cache):
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """By path what each file holds, and where each link leads."""
+    """Return the content of each file and the target of each link, by path."""
     paths = [path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()]
     return {
         str(path.relative_to(folder)): os.fsencode(path.readlink())
@@ -528,7 +528,7 @@ def test_a_compiler_that_misses_a_submodules_header_is_told_why(
 
 
 def test_a_submodule_that_lacks_the_commit_is_a_sentence(vendored, own_cache, tmp_path):
-    """As when somebody has committed a submodule's commit and not pushed it."""
+    """A submodule's commit was committed and not pushed."""
     vendored.git("update-index", "--cacheinfo", f"160000,{'1' * 40},third_party/lib")
     vendored.git("commit", "--quiet", "--message", "ahead")
     loaded = load(vendored.suite, "HEAD")

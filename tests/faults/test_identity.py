@@ -1,4 +1,4 @@
-"""What must not pass for identical, nor for what a cache holds: whatever else a kernel is made of."""
+"""Kernels that differ in anything they are made of never count as identical or as cached."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[P
 
 
 def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> Built:
-    """What workers tell of the one kernel of both."""
+    """Return what workers built of the one kernel of both sides."""
     pair = Pair(*folders, scratch, device)
     return pair.built(pair.of("one", n=64))
 
@@ -646,7 +646,7 @@ OP = "import numpy as np\n\n\ndef twice(x, y):\n    np.multiply(x, FACTOR, out=y
     ids=["loaded", "launched in the working tree"],
 )
 def test_a_package_of_the_working_tree_is_no_commits(tmp_path, where, head):
-    """As after `pip install -e .`: both commits would import what is there now."""
+    """After `pip install -e .` both commits would import the working tree."""
     root = make_repository(tmp_path / "repository")
     text = INSTALLED.replace(where, "from own import op")
     for other in ("TOP", "LAUNCH"):

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device: runs wait for each other, and nothing planted stops them."""
+"""A device has one measurement at a time: runs wait for each other, and no planted lock file stops them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is verified is right when timed, and rates that no card has are no result."""
+"""A verified kernel is also right while it is timed, and an impossible rate is no result."""
 
 from __future__ import annotations
 

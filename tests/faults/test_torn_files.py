@@ -70,7 +70,7 @@ def beside(records: Path, number: int = 0) -> Path:
 
 
 def planted(*names: Path) -> tuple[Path, ...]:
-    """One thing that is no file under each name."""
+    """Put something that is not a file under each name."""
     for name, plant in zip(names, PLANTED, strict=True):
         plant(name)
     return names

@@ -89,6 +89,9 @@ class Stamp:
 Stamping = Callable[[], "Stamp | None"]
 """Reads a stamp after synchronize(); None if the device has no counters, or missed the stamp."""
 
+Work = tuple[Callable[[], object], Callable[[], object]]
+"""What is done before work whose counters are read, and a function that enqueues the work."""
+
 
 @dataclass(kw_only=True)
 class Built:
@@ -236,12 +239,11 @@ class Device(Protocol):
         """
         return lambda: None
 
-    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:  # noqa: ARG002
-        """Return hardware counters of the work that `run` enqueues, by their names in
-        harness.device.counters.
+    def count(self, works: Sequence[Work]) -> list[dict[str, float]]:  # noqa: ARG002
+        """Return hardware counters of each of these works, by their names in harness.device.counters.
 
-        Both functions are called several times; `prepare` is not counted. Raises MeasureError if the device
-        has no counters, or this user may not read them.
+        All are done several times, in order. Raises MeasureError if the device has no counters, or this user
+        may not read them.
         """
         raise MeasureError(f"The harness reads no hardware counters with the backend {self.info.backend}.")
 

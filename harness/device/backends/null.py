@@ -41,7 +41,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
+from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing, Work
 from harness.device.backends.null_noise import SimulatedNoise
 from harness.errors import (
     BuildError,
@@ -281,13 +281,16 @@ class NullDevice(HostMemory):
         now = None if self.noise is None else Stamp(self.noise.cycles, self.noise.now_ns)
         return self.after_wait(now)
 
-    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:
-        prepare()
-        self._launched = None
-        run()
-        if self._launched is None or not (told := _COUNTERS.search(self._launched.program.text)):
-            return super().count(prepare, run)
-        return {name: float(value) for name, value in json.loads(told[1]).items()}
+    def count(self, works: Sequence[Work]) -> list[dict[str, float]]:
+        found: list[dict[str, float]] = []
+        for prepare, run in works:
+            prepare()
+            self._launched = None
+            run()
+            if self._launched is None or not (told := _COUNTERS.search(self._launched.program.text)):
+                return super().count(works)
+            found.append({name: float(value) for name, value in json.loads(told[1]).items()})
+        return found
 
     def launched(self, run: Callable[[], object]) -> list[tuple[KernelLaunch, float]]:
         self._launched = None

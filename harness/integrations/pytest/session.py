@@ -392,7 +392,7 @@ class CaseRunner:
             l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
             busy=self._busy,
-            explain=self.option("perf_explain"),
+            explain="regressions" if self.option("perf_explain") else "",
             results=config.results_folder,
         )
         with Comparing(pair.base, pair.head, settings, observer) as comparing:

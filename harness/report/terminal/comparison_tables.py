@@ -20,6 +20,7 @@ from harness.records.record_files import CalibrationSummary, ComparisonResult
 from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
+from harness.report.words.of_diagnosis import counter_sheet
 from harness.report.words.of_launches import launches
 from harness.report.words.of_verdict import (
     IN_TURNS,
@@ -242,6 +243,14 @@ def _print_reasons(
         out.print(f"{left:,} more lines of reasons: --json has them all.", style="dim")
 
 
+def print_counters(verdicts: Sequence[Verdict]) -> None:
+    """Print the hardware counters of both sides of each verdict that has them."""
+    for verdict in verdicts:
+        if verdict.diagnosis and (sheet := counter_sheet(verdict.diagnosis)):
+            console().print()
+            print_out(dataclasses.replace(sheet, title=f"{sheet.title} of {verdict.case}"))
+
+
 def _limits_in_words(policy: Policy) -> str:
     return (
         f"Margin {exact(policy.margin)}, tolerance {exact(policy.tolerance)}, confidence "
@@ -281,7 +290,7 @@ def lines_of(
     `names` are the displayed names of cases, if these differ from their ids.
     """
     shown: set[str] = set()
-    loud = (v for v in verdicts if v.status not in _QUIET or v.settings_changed or launches(v))
+    loud = (v for v in verdicts if v.status not in _QUIET or v.settings_changed or launches(v) or v.diagnosis)
     for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         more = f" and {len(alike)} more" if alike else ""

@@ -1,4 +1,4 @@
-"""As much of pycuda.driver as it takes to look at a card and open it; nothing can be computed."""
+"""The part of pycuda.driver that inspects and opens a card. It computes nothing."""
 
 from __future__ import annotations
 

@@ -13,17 +13,19 @@ import functools
 import importlib.util
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.device.backends.base import Work
 from harness.errors import MeasureError
 from harness.records.types import MOST_SYMBOL, KernelLaunch
 
 _RANGE_PROFILER, _USER_RANGE, _USER_REPLAY = 0, 2, 3
 """CUPTI_PROFILER_TYPE_RANGE_PROFILER, CUPTI_UserRange, CUPTI_UserReplay."""
-_RANGE = b"launch"
+_DELIMITER = b"/"
+"""Separates the names of nested ranges."""
 _CONCURRENT_KERNEL, _BUFFER_BYTES = 10, 2**20
 """CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL; size of a buffer of records."""
 _CALLBACKS: list[Any] = []
@@ -102,6 +104,13 @@ _FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "cuptiRangeProfilerPushRange": (("profiler", _Pointer), ("name", _Text)),
     "cuptiRangeProfilerPopRange": (("profiler", _Pointer),),
     "cuptiRangeProfilerDecodeData": (("profiler", _Pointer), ("dropped", _Size)),
+    "cuptiRangeProfilerCounterDataGetRangeInfo": (
+        ("image", _Pointer),
+        ("size", _Size),
+        ("range", _Size),
+        ("delimiter", _Text),
+        ("name", _Text),
+    ),
 }
 """Fields of each function's parameters, after the size and a null pointer, as in CUDA 12.6 to 13.0.
 
@@ -214,28 +223,32 @@ def counted(
     index: int,
     context: int,
     metrics_of: Callable[[str], Mapping[str, str]],
-    prepare: Callable[[], object],
-    run: Callable[[], object],
-) -> dict[str, float]:
-    """Return hardware counters of the work that `run` gives the card.
+    works: Sequence[Work],
+) -> list[dict[str, float]]:
+    """Return hardware counters of each of these works.
+
+    A pass takes 20 ms to set up, so each has all works.
 
     Args:
         index: The card's number in CUDA's order.
         context: The handle of its context, which is current.
         metrics_of: Returns the metrics of a chip, such as GH100, by the names in the result.
-        prepare: Called before each pass, and not counted.
-        run: Called in each pass. It returns when the card has finished its work.
+        works: Their functions return when the card has finished.
 
     Raises:
         MeasureError: The card, the driver or this user has no counters.
 
     """
-    setup = _set_up(index, context, metrics_of)
+    setup, count = _set_up(index, context, metrics_of), len(works)
     with ExitStack() as stack:
         profiler = _call("cuptiRangeProfilerEnable", context=context).profiler
         stack.callback(_call, "cuptiRangeProfilerDisable", profiler=profiler)
         size = _call(
-            "cuptiRangeProfilerGetCounterDataSize", profiler=profiler, ranges=1, nodes=1, **setup.metrics
+            "cuptiRangeProfilerGetCounterDataSize",
+            profiler=profiler,
+            ranges=count,
+            nodes=count,
+            **setup.metrics,
         ).size
         data = ctypes.create_string_buffer(size)
         _call("cuptiRangeProfilerCounterDataImageInitialize", profiler=profiler, **_image(data))
@@ -247,26 +260,35 @@ def counted(
             **_image(data),
             range_mode=_USER_RANGE,
             replay_mode=_USER_REPLAY,
-            ranges_in_pass=1,
+            ranges_in_pass=count,
             nesting_levels=1,
             least_nesting_level=1,
             target_nesting_level=1,
         )
-        _run_passes(profiler, prepare, run)
+        _run_passes(profiler, works)
         _call("cuptiRangeProfilerDecodeData", profiler=profiler)
-        values = (ctypes.c_double * len(setup.wanted))()
-        found = {"host": setup.host, "values": ctypes.addressof(values)}
-        _call("cuptiProfilerHostEvaluateToGpuValues", **found, **_image(data), **setup.metrics)
-        return dict(zip(setup.wanted, values, strict=True))
+        found = dict(_evaluated(setup, data, place) for place in range(count))
+        return [found[place] for place in range(count)]
 
 
-def _run_passes(profiler: int, prepare: Callable[[], object], run: Callable[[], object]) -> None:
+def _evaluated(setup: _Setup, data: Any, place: int) -> tuple[int, dict[str, float]]:
+    """Return the counters of the range at this place of the data, and the number of its work."""
+    range_info = "cuptiRangeProfilerCounterDataGetRangeInfo"
+    name = _call(range_info, **_image(data), range=place, delimiter=_DELIMITER).name
+    values = (ctypes.c_double * len(setup.wanted))()
+    found = {"host": setup.host, "range": place, "values": ctypes.addressof(values)}
+    _call("cuptiProfilerHostEvaluateToGpuValues", **found, **_image(data), **setup.metrics)
+    return int(name), dict(zip(setup.wanted, values, strict=True))
+
+
+def _run_passes(profiler: int, works: Sequence[Work]) -> None:
     for _ in range(_PASSES):
-        prepare()
         _call("cuptiRangeProfilerStart", profiler=profiler)
-        _call("cuptiRangeProfilerPushRange", profiler=profiler, name=_RANGE)
-        run()
-        _call("cuptiRangeProfilerPopRange", profiler=profiler)
+        for number, (prepare, run) in enumerate(works):
+            prepare()
+            _call("cuptiRangeProfilerPushRange", profiler=profiler, name=str(number).encode())
+            run()
+            _call("cuptiRangeProfilerPopRange", profiler=profiler)
         if _call("cuptiRangeProfilerStop", profiler=profiler).all_submitted:
             return
     raise MeasureError(f"The counters were not all read in {_PASSES} passes.")

@@ -30,6 +30,7 @@ from harness.device.backends.base import (
     Stamp,
     Stamping,
     Timing,
+    Work,
     as_bits,
     check_parts,
     host_resources,
@@ -71,6 +72,8 @@ class CudaDevice(Device):
         self._flush: tuple[Memory, Memory, int] | None = None
         self._idle = True
         """True if nothing was enqueued since the last wait to flush, hold or occupy the card."""
+        self._is_flushed = False
+        """True if the L2 was flushed since the last launch."""
         self._stamps_taken = 0
         self._held = 0
         """Number of holds of the card so far."""
@@ -153,7 +156,9 @@ class CudaDevice(Device):
     def _host(self, program: Program) -> CudaBuilt:
         identity = host_resources(program, self.info.arch)
         if program.python is not None:
-            context = frameworks.ExecutionContext(int(self.stream.handle), self.index, cubin.code_sha256)
+            context = frameworks.ExecutionContext(
+                int(self.stream.handle), self.index, program.python.cards, cubin.code_sha256
+            )
             with self._starting():
                 python = frameworks.FrameworkFunction(program.python, context)
             return CudaBuilt(call=python, python=python, resources=identity, by_host=True, name=program.name)
@@ -218,6 +223,7 @@ class CudaDevice(Device):
         if built.python is None:
             return
         with driver.launching(launch), self._starting():
+            built.python.begin(arguments)
             kernels = built.python.first(arguments, self.synchronize)
         self.synchronize()
         built.resources = frameworks.with_kernels(built.resources, kernels)
@@ -233,6 +239,7 @@ class CudaDevice(Device):
         self.synchronize()
 
     def _run_eagerly(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        self._begin(built, arguments)
         with self._for_graph(built), driver.launching(launch):
             for each in sequence(built, launch, arguments):
                 self._run(*each)
@@ -290,6 +297,7 @@ class CudaDevice(Device):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
+        self._begin(built, arguments)
         with driver.launching(launch):
             if launch.graph:
                 self._replay(built, [self._graph(built, launch, arguments, 1)])
@@ -299,6 +307,13 @@ class CudaDevice(Device):
                     for each in sequence(built, launch, arguments):
                         self._run(*each)
             held_launch.deliver(_returned(built, arguments), self.stream)
+
+    def _begin(self, built: CudaBuilt, arguments: Sequence[Argument]) -> None:
+        """Enqueue what goes before a launch, outside of its time: copies of arrays to other cards."""
+        if built.python is not None:
+            evict_bytes = 3 * (self.info.l2_bytes or 0) if self._is_flushed else 0
+            built.python.begin(arguments, evict_bytes)
+            self._is_flushed = False
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
         """Check a launch of a host function. Kernels and graphs always use the harness's own stream."""
@@ -315,7 +330,10 @@ class CudaDevice(Device):
 
     def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
-        if launch.graph:
+        others = built.python.poison_others(arguments) if built.python else None
+        if others is not None:
+            built.filled = others
+        elif launch.graph:
             graph = self._graph(built, launch, arguments, 1)
             with driver.translated("Filling results"):
                 held_launch.fill(graph.returned, self.stream)
@@ -325,6 +343,7 @@ class CudaDevice(Device):
 
     def _call(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> list[ReturnedArray]:
         """Enqueue a function's work, and return its results."""
+        self._begin(built, arguments)
         self._run(built, launch, arguments)
         return _returned(built, arguments)
 
@@ -388,6 +407,7 @@ class CudaDevice(Device):
         start, end = api.Event(), api.Event()
         assert isinstance(built, CudaBuilt)
         parts = sequence(built, launch, arguments)
+        self._begin(built, arguments)
         with driver.launching(launch):
             replayed = self._graphs(built, launch, arguments, launches) if launch.graph else []
             start.record(self.stream)
@@ -402,13 +422,15 @@ class CudaDevice(Device):
         with driver.translated("Copying what was returned"):
             held_launch.deliver(_returned(built, arguments), self.stream)
 
-    def count(self, prepare: Callable[[], object], run: Callable[[], object]) -> dict[str, float]:
+    def count(self, works: Sequence[Work]) -> list[dict[str, float]]:
         def alone(enqueue: Callable[[], object]) -> None:
             enqueue()
             self.synchronize()
 
-        each = functools.partial(alone, prepare), functools.partial(alone, run)
-        return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, *each)
+        alone_each = [
+            (functools.partial(alone, prepare), functools.partial(alone, run)) for prepare, run in works
+        ]
+        return cupti.counted(self.index, int(self.context.handle), counters.metrics_of, alone_each)
 
     def captured_launches(
         self, built: Built, launch: Launch, arguments: Sequence[Argument]
@@ -445,6 +467,7 @@ class CudaDevice(Device):
     def flush_l2(self) -> None:
         if self.info.l2_bytes is None:
             return
+        self._is_flushed = True
         with driver.translated("Flushing the L2 cache"):
             self._forget_persisting()
             self._helper("flush")  # loaded before memory is allocated
