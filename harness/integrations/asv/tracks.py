@@ -35,6 +35,7 @@ from harness.history.figures import METRICS, METRICS_OF_COUNTERS, Metric
 from harness.measure.timing import MeasureSettings
 from harness.records.types import METHOD_VERSION, DeviceInfo, Row
 from harness.report.terminal.run_tables import outcome
+from harness.run.device_session import opening
 from harness.run.run import Session, SessionSettings
 from harness.suite.case_id import size_label
 from harness.suite.loader import load
@@ -181,7 +182,6 @@ class SuiteTracks:
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
         config, asked = load_config(self._path()), AsvRequest.given()
         repository = Path(asked.repository) if asked.repository else None
-        loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
         notes: dict[str, str | bool] = {"environment": asked.environment} if asked.environment else {}
         settings = SessionSettings(
@@ -193,7 +193,10 @@ class SuiteTracks:
             machine=asked.machine,
             notes=notes if selected is None else {**notes, "partial": True},
         )
-        with Session(loaded, settings, observer) as session:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(opening(config.device))
+            loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
+            session = stack.enter_context(Session(loaded, settings, observer))
             cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
             if selected is not None:
                 cases = [each for each in cases if (each.kernel.name, label_of(each.case.sizes)) in selected]
