@@ -698,8 +698,8 @@ def _fail(error: WorkerError) -> NoReturn:
 def begun() -> dict[str, Any]:
     """Return the fields of a new record: version, id, moment and host.
 
-    The id begins with the fraction of the second in units of 16 µs, so that the names of records that begin in
-    the same second sort by time.
+    The id begins with the fraction of the second in units of 16 µs, so that the names of records that begin
+    in the same second sort by time.
     """
     now = dt.datetime.now(dt.timezone.utc)
     return {
