@@ -164,6 +164,7 @@ BESIDE = {**FUNCTION, "twice/suite.py": OTHER, "twice/other.cu": "// 1"}
         pytest.param(HELPER, {"twice/other.cu": "// 2"}, True, id="which only a compiler reads"),
         pytest.param(HELPER, {"twice/other.cu": "// 2", "twice/tile.cuh": ""}, False, id="with a header"),
         pytest.param(HELPER, {"twice/other.cu": "// 2", "twice/helper.py": SLOW}, False, id="with a module"),
+        pytest.param(HELPER, {"twice/suite.py": OTHER.replace("2 * x", "x + x")}, False, id="suite.py alone"),
         *(
             pytest.param(f"{HELPER}{code}\n", {"twice/other.cu": "// 2"}, False, id=code)
             for code in (
