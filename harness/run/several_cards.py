@@ -337,8 +337,8 @@ def spread(
     if not spanning or any(result.interrupted for _, result in alone.results):
         return alone
     together: CardResults[R] = _spread(cards[:1], partial(some, span=True), measure, share=share)
-    results = sorted((*alone.results, *together.results), key=itemgetter(0))
-    return CardResults(tuple(results), (*alone.lost, *together.lost))
+    results = alone.results + together.results
+    return CardResults(tuple(sorted(results, key=itemgetter(0))), alone.lost + together.lost)
 
 
 def _spread(
