@@ -328,6 +328,12 @@ class Returning:
     def work(self, address: int) -> None:
         self.card.memory[address : address + 4] = 7
 
+    def begin(self, arguments: Sequence[Any], evict_bytes: int) -> None:
+        """It spans no other card."""
+
+    def poison_others(self, arguments: Sequence[Any]) -> None:
+        """Likewise."""
+
     def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
         tensor = Tensor()
         weakref.finalize(tensor, self.free.insert, 0 if self.reused else len(self.free), self.address)
