@@ -623,7 +623,7 @@ def test_a_quad_counts_under_the_first_gate_that_catches_it():
 
 @pytest.mark.parametrize(("clocks", "capped"), [(SLOW, 0.0), ((1010.2, 1000.0, 1000.0, 1010.2), 0.3)])
 def test_what_a_clock_does_leaves_a_quad_clean(clocks, capped):
-    """Cycles beside the times tell what it did."""
+    """Cycles beside the times show the effect of the clock."""
     result = gated(block(quads(sm_clock_mhz=every(clocks)), throttled(capped)))
     assert sum(result.touched.values()) == 50
     assert len(result.clean) == 50
