@@ -75,12 +75,12 @@ def measure_suites(
 
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
-    """Return a context that opens the command's single device while it loads suites."""
-    from harness.run import device_session
+    """Return a context that opens the command's single device while it imports, and loads suites."""
+    from harness.run import worker_process
 
     if selection.gpus is not None or selection.scheduler is not None:
         return nullcontext()
-    return device_session.opening(selection.device or config.device)
+    return worker_process.opening(selection.device or config.device)
 
 
 def _on_cards(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import random
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -86,8 +88,8 @@ class Comparing(PairSession):
         self._changes: ProblemChanges | None = None
 
     def __enter__(self) -> Self:
-        import scipy.special  # noqa: F401 - judging needs it; loading it takes as long as opening a device
-
+        # Judging needs it. Loading it takes as long as opening a device, for which this thread waits.
+        threading.Thread(target=importlib.import_module, args=("scipy.special",), name="scipy").start()
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)

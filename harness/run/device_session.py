@@ -9,13 +9,11 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
 
@@ -28,24 +26,23 @@ from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.device.telemetry.nvml import visible_card
 from harness.errors import (
     DeviceError,
-    ExitCode,
     HarnessError,
     KernelError,
     LaunchError,
     UsageError,
     WorkerError,
 )
-from harness.measure.protocol import Compare, Differences, Measure, Open, OpenReply, SideName
+from harness.measure.protocol import Compare, Differences, Measure, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.wall_time import WallTime
+from harness.run.worker_process import Ahead, Answered, TimedOutError, WorkerProcess, early_worker, fail
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.suite.sources import lacking
 from harness.suite.suite_data import SuiteData
-from harness.system.cache import ARRAYS, cache_dir
 from harness.system.files import scratch_folder
-from harness.system.process import SUITE_SOCKET, Failed, LostError, Process, Progress, Query, Request, failure
+from harness.system.process import Failed, Progress, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,219 +51,12 @@ R = TypeVar("R")
 P = TypeVar("P")
 """A process, or several, that answer a request."""
 
-_DOING = {
-    "start": "starting",
-    "build": "building the kernel",
-    "parts": "looking for the largest dispatch",
-    "inputs": "making inputs",
-    "reference": "computing the reference",
-    "verify": "verifying",
-    "measure": "measuring",
-    "library": "measuring the vendor's library",
-    "solo": "running each side alone",
-    "launches": "listing the kernels that a function launches",
-    "sanitize": "running the kernel under a sanitizer",
-    "end": "ending",
-}
-
-
-Pending = Callable[[Callable[[Progress], object]], R | Failed]
-"""Function that waits for the answer to a request, and reports progress in the meantime."""
-
-
-Answered = Callable[[Query, float], object]
-"""Answers a question of a worker process. The second argument is the deadline, a moment of
-time.monotonic()."""
-
-
-class TimedOutError(WorkerError):
-    reason = "timed-out"
-
-
-class WorkerProcess(Process):
-    def __init__(
-        self,
-        scratch: Path,
-        python: str = "",
-        env: Mapping[str, str] = {},
-        before: Sequence[str] = (),
-        answered: Answered | None = None,
-        *,
-        fresh: bool = False,
-    ) -> None:
-        """Start the process.
-
-        `python` is an interpreter whose environment the process uses; it must have this harness and the
-        packages. `before` are the words of a program that starts it. `answered` answers each question of the
-        process. A `fresh` process is started by Python instead of a fork.
-        """
-        self.scratch, self.answered = scratch, answered
-        # The worker gets its own folder, because it would resolve relative paths there.
-        names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
-        paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        # Use the driver's defaults. If the host waited for each launch, its time would be in every result. If
-        # streams shared a connection to the card, they would wait for each other, and work on a wrong stream
-        # would go unnoticed.
-        defaults = {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}
-        env = {**defaults, **paths, **env}
-        super().__init__("harness.measure.worker", env=env, python=python, before=before, fresh=fresh)
-
-    def begin_open(
-        self,
-        device: str | None,
-        suite: Path | None = None,
-        base: Path | None = None,
-        *,
-        told: Mapping[SideName, SuiteData] = {},
-        work_tree: Path | None = None,
-        peaks: Mapping[str, float] = {},
-        compilers: Mapping[str, str] = {},
-    ) -> Callable[[], OpenReply]:
-        """Ask the worker to open a device, and suites if given. Return a function that waits for the answer.
-
-        It does not load the suites in `told`. Both functions raise UsageError, DeviceError and WorkerError.
-        """
-        request = Open(
-            device=device,
-            suite=str(suite) if suite else None,
-            scratch=str(self.scratch),
-            base=str(base) if base else None,
-            told=told,
-            work_tree=str(work_tree) if work_tree else None,
-            peaks=peaks,
-            compilers=compilers,
-            # Another user's suites are untrusted code, which must not pass references to each other.
-            arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
-        )
-        pending = self.begin(request, OPEN_TIMEOUT_S)
-
-        def opened() -> OpenReply:
-            reply = pending(lambda _progress: None)
-            if isinstance(reply, Failed):
-                kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-                raise kind(reply.message, log=reply.log)
-            return reply
-
-        return opened
-
-    def ask(
-        self,
-        request: Request[R],
-        timeout_s: float,
-        heard: Callable[[Progress], object] = lambda _progress: None,
-    ) -> R | Failed:
-        """Return the answer to a request. Raises WorkerError if the process dies or times out,
-        and ends it.
-        """
-        return self.begin(request, timeout_s)(heard)
-
-    def begin(self, request: Request[R], timeout_s: float) -> Pending[R]:
-        """Send a request and return a function that waits for its answer. Both raise the errors of `ask`."""
-        last = Progress("start" if isinstance(request, Open) else "build")
-        deadline = time.monotonic() + timeout_s
-
-        def answer(heard: Callable[[Progress], object]) -> R | Failed:
-            def hear(progress: Progress) -> None:
-                nonlocal last
-                last = progress
-                heard(progress)
-
-            try:
-                return self.answer(request, deadline, hear, self.answered)
-            except LostError as lost:
-                # Not a variable of this frame: a traceback holds the frame, and the cycle would keep suites
-                # alive.
-                raise self._error(lost, last, timeout_s) from None
-
-        try:
-            self.send(request, deadline)
-        except LostError as lost:
-            raise self._error(lost, last, timeout_s) from None
-        return answer
-
-    def log(self) -> str:
-        """Return the end of the process's output, and why Python had to start it, if there is a reason."""
-        why = f"Started by Python: {self.why_fresh}." if self.why_fresh else ""
-        return "\n".join(filter(None, (super().log(), why)))
-
-    def finish(self, timeout_s: float) -> None:
-        """Let the process end by itself. Raises WorkerError if it does not in time."""
-        try:
-            super().finish(timeout_s)
-        except LostError as lost:
-            raise self._error(lost, Progress("end"), timeout_s) from None
-
-    def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
-        doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
-        messages = {
-            "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
-            "If the kernel is only slow, raise --timeout.",
-            "garbled": f"The worker process sent no valid answer while {doing} ({lost.how}): something "
-            "in it wrote where only the harness does.",
-            "ended": f"The worker process {lost.how} while {doing}.",
-        }
-        kind = TimedOutError if lost.why == "timed-out" else WorkerError
-        error = kind(messages[lost.why], log=self.log())
-        error.side = last.side
-        return error
-
-
 _MAY_BEGIN = (Compare, Differences, Measure)
 """Requests that may begin while other workers open the device: none of them times without waiting."""
-OPEN_TIMEOUT_S = 60.0
 _FAULTS = (KernelError.reason, WorkerError.reason, TimedOutError.reason)
 """Reasons of failures after which a device may be lost."""
 RECOVERY_S = 2.0
 """Pause in seconds before opening a failed device once more: the driver needs time after a reset."""
-
-
-@dataclass(slots=True)
-class _Ahead:
-    """A worker that opens the device before it is needed."""
-
-    worker: WorkerProcess
-    opened: Callable[[], object] | None = None
-    """Waits until the device is open; None once it is."""
-
-    def wait(self) -> None:
-        """Wait until the device is open. Raises what opening does."""
-        if self.opened is not None:
-            self.opened()
-            self.opened = None
-
-    def is_open(self) -> bool:
-        """Wait until the device is open, and return whether opening succeeded."""
-        try:
-            self.wait()
-        except HarnessError:
-            return False
-        return True
-
-
-@dataclass(slots=True)
-class _Early(_Ahead):
-    """A worker that opens a device while a command still loads its suites."""
-
-    spec: str | None = None
-    is_taken: bool = False
-
-
-_early: ContextVar[_Early | None] = ContextVar("early", default=None)
-
-
-@contextlib.contextmanager
-def opening(spec: str | None) -> Iterator[None]:
-    """Open a device while this block loads suites. The first session on the device takes the worker."""
-    with closing(WorkerProcess(Path())) as worker:
-        try:
-            early = _Early(worker, worker.begin_open(spec), spec)
-        except WorkerError as error:  # the session that needs it reports the error
-            early = _Early(worker, partial(_fail, error), spec)
-        before = _early.set(early)
-        try:
-            yield
-        finally:
-            _early.reset(before)
 
 
 def most_ahead(device: DeviceInfo) -> int:
@@ -337,7 +127,7 @@ class DeviceSession:
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
-        self._ahead: deque[_Ahead] = deque()
+        self._ahead: deque[Ahead] = deque()
         """Workers that open the device before they are needed."""
         self._ending: list[WorkerProcess] = []
         """Workers that are no longer needed, and may not have ended yet."""
@@ -426,7 +216,7 @@ class DeviceSession:
             self._end_left()
         while len(self._ahead) < min(self.wanted, self._most):
             worker = self._new_worker()
-            self._ahead.append(_Ahead(worker, self._begin_open(worker)))
+            self._ahead.append(Ahead(worker, self._begin_open(worker)))
 
     def _next(self) -> WorkerProcess:
         """Return a worker that has opened the device."""
@@ -484,7 +274,7 @@ class DeviceSession:
 
     def keep_builder(self) -> None:
         """Let the process that found the device answer the first requests. Only if nothing is timed."""
-        self._ahead.appendleft(_Ahead(self.builder))
+        self._ahead.appendleft(Ahead(self.builder))
 
     @property
     def started(self) -> bool:
@@ -598,7 +388,7 @@ class DeviceSession:
 
         Variables that suites set may decide what a driver does, so they must be set before it is opened.
         """
-        early = _early.get()
+        early = early_worker.get()
         if early is None or early.is_taken:
             return self._new_worker()
         early.is_taken = True
@@ -634,11 +424,7 @@ class DeviceSession:
                 compilers=self._compilers,
             )
         except WorkerError as error:  # It has ended, which matters only to requests that need it.
-            return partial(_fail, error)
-
-
-def _fail(error: WorkerError) -> NoReturn:
-    raise error
+            return partial(fail, error)
 
 
 def begun() -> dict[str, Any]:
