@@ -61,10 +61,6 @@ WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed, in seconds."""
 
 
-PROCESSES_AHEAD = 4
-"""Number of processes that open the device at once: two for the first look, and two that confirm."""
-
-
 class Comparing(PairSession):
     """A comparison of two loaded suites on one device; a context manager like its base."""
 
@@ -81,7 +77,6 @@ class Comparing(PairSession):
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
         """Levels of all blocks so far, from every comparison of the session."""
-        self.wanted = PROCESSES_AHEAD
         self.unplanted: list[str] = []
         """Sentences on slowdowns that could not be planted."""
         self._journal: ComparisonJournal
@@ -93,6 +88,7 @@ class Comparing(PairSession):
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)
+            self.wanted = self.policy.looks[0]
             pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(pair, l2=self.settings.l2)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
@@ -280,7 +276,7 @@ class Comparing(PairSession):
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
         process.
         """
-        self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
+        self.wanted = max(entry.trial.processes_left for entry in entries)
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")

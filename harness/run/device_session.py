@@ -134,6 +134,9 @@ class DeviceSession:
         self.wanted = 1
         """Number of worker processes that the session still needs, as far as known."""
         self._most = 1
+        self._at_rest: Snapshot | None = None
+        """The card's state before any process that measures."""
+        self._sampler: Sampler | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack, self.wall_time.during("open"):
@@ -147,6 +150,7 @@ class DeviceSession:
             most = self.probe.limits()
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
+            self._at_rest = self._new_sampler().mark()
             self._fresh = self._timed and self.device.kind == "cpu"
             self._most = 1 + most_ahead(self.device)
             self._spec = self.device.spec
@@ -200,12 +204,22 @@ class DeviceSession:
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
-                self._end_left()  # they have memory of the card, and would count as foreign processes
-                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                if not self._has_room():
+                    self._end_left()  # else while the next process verifies
+                self._sampler = stack.enter_context(self._new_sampler())
                 child = self._next()
                 stack.callback(self.end_soon, child)
                 self._worker = stack.pop_all()
             self._child = child
+
+    def _new_sampler(self) -> Sampler:
+        return Sampler(self.probe, mark_s=self.mark_s, at_rest=self._at_rest)
+
+    def _has_room(self) -> bool:
+        """Return whether the card's memory holds twice what was in use with the last process."""
+        marks = self._sampler.marks if self._sampler else ()
+        used = max((mark.memory_used_bytes or 0 for mark in marks), default=0)
+        return 0 < 2 * used < (self.device.memory_bytes or 0)
 
     def open_ahead(self) -> None:
         """Let the next workers open the device, as many as are needed and fit.
@@ -244,7 +258,7 @@ class DeviceSession:
             self._end_left()
             if not all(other.is_open() for other in self._ahead):
                 self._open_alone()
-        if self._child is not None:
+        if self._child is not None and self._sampler is not None:
             self._sampler.mark()  # the processes on the card from here on
 
     def end_soon(self, worker: WorkerProcess) -> None:
@@ -348,7 +362,7 @@ class DeviceSession:
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the card's snapshots since before the worker process started."""
-        return self._sampler.snapshots
+        return self._sampler.snapshots if self._sampler else ()
 
     def description(self) -> dict[str, Any]:
         """Return the fields that every record has: where and when it was measured."""
@@ -357,6 +371,7 @@ class DeviceSession:
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
         """Return the telemetry between two moments. Call it at once, while the worker is still running."""
+        assert self._sampler is not None
         return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._own_pids())
 
     def _own_pids(self) -> list[int]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from harness.device.telemetry import Sampler
 from harness.device.toolchains import environment_of
 from harness.errors import HarnessError, SuiteError, UsageError
 from harness.judgement.case_trial import CaseTrial, bare_verdict
@@ -261,7 +260,7 @@ class PairSession(DeviceSession):
         self.become_quiet()
         if self._turns is None:
             with ExitStack() as stack, self.wall_time.during("open"):
-                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                self._sampler = stack.enter_context(self._new_sampler())
                 turns = self.ahead.next(self._new_turns)
                 stack.callback(turns.close)
                 turns.open()
