@@ -75,14 +75,14 @@ def measure_suites(
 
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
-    """Return a context that opens the command's single device, or finds its cards, while it loads suites."""
-    from harness.run import device_session, several_cards
+    """Return a context that opens the command's device, or finds its cards, while it loads suites."""
+    from harness.run import several_cards, worker_process
 
     if selection.gpus is not None:
         return several_cards.finding(selection.gpus)
     if selection.scheduler is not None:
         return nullcontext()
-    return device_session.opening(selection.device or config.device)
+    return worker_process.opening(selection.device or config.device)
 
 
 def _on_cards(

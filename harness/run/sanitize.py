@@ -17,7 +17,8 @@ from harness.device.backends import compute_sanitizer, oclgrind
 from harness.device.findings import SanitizerFinding
 from harness.errors import HarnessError
 from harness.measure.protocol import Sanitize
-from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, most_cards
+from harness.run.device_session import DeviceObserver, DeviceSession, most_cards
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
 from harness.system.files import scratch_folder

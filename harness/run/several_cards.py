@@ -25,7 +25,8 @@ from harness.measure.protocol import DescribeDevices
 from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, Row, Verdict
 from harness.run.calibrate import CalibrationResult
-from harness.run.device_session import OPEN_TIMEOUT_S, Pending, WorkerProcess, identified
+from harness.run.device_session import identified
+from harness.run.worker_process import OPEN_TIMEOUT_S, Pending, WorkerProcess
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.files import scratch_folder
