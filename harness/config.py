@@ -84,6 +84,8 @@ VARIABLES = frozenset(
         # Passed from a comparison of commands and scripts to their Python processes
         "HARNESS_SIDE_MODULES",
         "HARNESS_CALLS",
+        # Passed from a command to the process that opens its device
+        "HARNESS_EARLY_DEVICE",
         # Output file of a compared program
         "HARNESS_OUT",
         # Passed from the asv plugin to its own processes

@@ -489,7 +489,7 @@ def on_newton(
 def with_other_machines(
     series: Sequence[Recorded], labels: Sequence[dict[str, Any]]
 ) -> dict[str, float | None]:
-    """What the search of every series says, and what other machines confirm."""
+    """Return rates of the search of every series, and of changes that other machines confirm."""
     method = History()
     began = time.process_time()
     found = [method.segmentation(one.values) for one in series]

@@ -58,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--trials=5",
             "--our-trials=2",
             "--nvbench-trials=5",
-            "--nvbench-timeout=0.4",
-            "--budget=100",
+            "--nvbench-timeout=0.25",
+            "--budget=102",
         ]
         if status := bench_verdicts.main([*words, f"--levels={LEVEL}", *given, *others, f"--json={file}"]):
             return status

@@ -104,7 +104,7 @@ def layout(rng: np.random.Generator, head: Floats, effect: float, *, share: floa
 
 
 def states(rng: np.random.Generator, head: Floats, effect: float, *, apart: float) -> Slots:
-    """Each side of a process is in one of two states, as a toss has it."""
+    """Put each side of a process at random into one of two states."""
     slow = math.log1p(apart) * (int(rng.integers(2)) - int(rng.integers(2)))
     return Slots(head * (effect + slow) + noise(rng, head))
 

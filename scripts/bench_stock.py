@@ -126,7 +126,7 @@ def saved(times_ns: Floats, place: int) -> BenchmarkFile:
 def statuses(
     rng: np.random.Generator, name: str, pairs: int, effect: float, trials: int, margin: float | None = None
 ) -> Counter[str]:
-    """Of so many verdicts on a slowdown of `effect`; and under "threshold" those of the other rule."""
+    """Count verdicts on a slowdown of `effect`, and under "threshold" those of the other rule."""
     noise, swapped = NOISES[name]
     found: Counter[str] = Counter()
     for _ in range(-(-trials // AT_ONCE)):

@@ -43,7 +43,7 @@ Kind = Literal["real", "planted", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One commit: its subject, what it does to the time of a kernel, and its edits."""
+    """A commit: its subject, its effect on the time of a kernel, and its edits."""
 
     subject: str
     kind: Kind = "none"

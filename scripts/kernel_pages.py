@@ -52,7 +52,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "kernels"
 FIGURES = "figures.json"
 CARD = CARDS["h200"]
-"""What a grid that asks for its device is told."""
+"""The device given to grids that depend on one."""
 ACCESSES = "accesses.json"
 """What following the kernels' accesses found, by the text that was followed: it takes seconds a kernel."""
 SUITES = ("matmul", "copy", "transpose")
@@ -79,11 +79,11 @@ class Subject:
     case: Case
     launch: Launch
     one_wave: bool = False
-    """Whether its grid asked how many blocks stay resident, and so is that of CARD."""
+    """True if the grid depends on the number of resident blocks, and is therefore that of CARD."""
 
     @property
     def elements_per_thread(self) -> int:
-        """Of the output, at this size: what the grid's threads share, rounded up."""
+        """Elements of the output for each thread of the grid at this size, rounded up."""
         outputs = list(self.suite.problem.outputs.values())
         elements = product(outputs[0].shape_at(self.case))
         return -(-elements // (product(self.launch.grid) * product(self.launch.block)))
@@ -375,7 +375,7 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "transpose_tiled": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True),
     "transpose_vectorized": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True, vector=s.case.VECTOR),
 }
-"""How each kernel is drawn, from its own macros and launch."""
+"""Drawings of the kernels, by their macros and launches."""
 
 
 # Shared memory that a source declares

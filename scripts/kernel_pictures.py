@@ -22,7 +22,7 @@ TOP = 66
 LEFT = 30
 RIGHT = 384
 ZOOM = 296
-"""Of both halves, what a picture may cover, each way."""
+"""Largest size of the drawing in each half, in both directions."""
 DRAWN_FOR = 256
 """Edge of the matrices in the left half, in elements: one scale for all kernels, so that tiles compare."""
 
@@ -170,7 +170,7 @@ class Tiles(Picture):
     part: tuple[int, int] | None = None
     """Rows and columns of C of one dispatch, where the grid is launched in parts."""
     told: str = ""
-    """What a block computes, where it is not what is drawn."""
+    """Text on the part that a block computes, if the drawing shows another part."""
     notes: tuple[str, ...] = ()
     """Below the left half, where what would stand there is not right."""
 
@@ -218,7 +218,7 @@ class Tiles(Picture):
         canvas.text(c[0] + EDGE + 8, c[1] + EDGE, "C", "name")
 
     def _chosen(self, high: float, wide: float) -> tuple[float, float]:
-        """Where the tile stands that is drawn, from the corner of C: a whole number of tiles."""
+        """Position of the drawn tile, in whole tiles from the corner of C."""
         if self.footprint or self.part:
             return (0.0, 0.0)
         return int(EDGE * 0.3 / high) * high, int(EDGE * 0.6 / wide) * wide
@@ -312,7 +312,7 @@ class Staged(Tiles):
     """Tiles of A and B in shared memory; a thread has tm by tn elements of C in registers."""
 
     held: ClassVar[str] = "shared"
-    """Where the tiles of A and B lie."""
+    """Memory of the tiles of A and B."""
     outer: bool = False
     """Whether the tiles are multiplied as outer products: a column of A by a row of B at a time."""
 
@@ -567,7 +567,7 @@ class Level:
     deep: int
     """Elements along k that are held at once."""
     held: str
-    """Where A and B lie: pale in device memory, shared, solid in registers."""
+    """Memory of A and B: pale for device memory, shared, solid for registers."""
     part: tuple[int, int]
     """Rows and columns of C of one of the next level."""
     notes: tuple[str, ...]

@@ -47,7 +47,7 @@ __kernel void {name}(__global const float* a, __global const float* b, __global 
 
 
 class Side(NamedTuple):
-    """A kernel at one commit: what its text says, and what suite.py says of it beyond its name."""
+    """A kernel at one commit: its text, and its entry in suite.py beyond the name."""
 
     said: str = f"#define NULL_DEVICE_NS {MS}"
     given: str = ""

@@ -139,9 +139,8 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without looking for garbage: there is none, and what there is stays to the end.
-
-    Afterwards Python looks for garbage less often: by its own habits that is a twelfth of all processor time.
+    """Collect tests without garbage collection, because collected objects stay to the end. Afterwards Python
+    collects garbage less often; by default that takes a twelfth of all processor time.
     """
     gc.disable()
     try:

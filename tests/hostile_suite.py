@@ -101,7 +101,7 @@ def stay() -> None:
 
 
 def reach(folder: str, worker: str) -> None:
-    """Tries all that is not a suite's business, and tells what it was answered."""
+    """Try everything that a suite must not do, and print the answers."""
     there = Path(folder)
 
     def network(family: int) -> str:

@@ -214,7 +214,7 @@ def write_null_script(path: Path, script: Mapping[str, object]) -> str:
 
 
 class Recorder:
-    """An observer that keeps what it is told."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []

@@ -205,7 +205,7 @@ class Watched:
 
 
 class Silent:
-    """An observer that keeps what it is told."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
         self.phases: list[tuple[str, int]] = []

@@ -802,8 +802,8 @@ def write(history: History, folder: Path) -> Written:
 
 
 def extend(written: Written, cards: Sequence[Card] | None = None, commits: int = 1) -> Written:
-    """Add commits, measured on these cards, or on all. The outcome is that of writing a longer history,
-    without what other cards would have measured.
+    """Add commits, measured on these cards, or on all. The result equals a longer history without the results
+    of the other cards.
     """
     history = replace(written.history, commits=written.history.commits + commits)
     known = written.commits
@@ -944,7 +944,7 @@ _STORED: dict[str, tuple[str, float, tuple[float, ...] | None]] = {
     "track_power_w": ("power_w", 1, None),
     "track_registers": ("registers", 1, None),
 }
-"""Track to the field of `Numbers`, what its value is divided by, and the factors of what has samples."""
+"""Field of `Numbers`, divisor of its value, and factors of its samples, by track."""
 _CONSTANT = {
     "track_verified": 1,
     "track_error_ratio": _ERROR_RATIO,

@@ -324,8 +324,8 @@ class Away(NamedTuple):
 
 @pytest.fixture(scope="module")
 def away(tmp_path_factory):
-    """One run for what does not touch: commits of a mirrored clone, a kernel that was renamed since, modules
-    by PYTHONPATH, another machine's entry.
+    """Return one run for independent tests: commits of a mirrored clone, a kernel that was renamed since,
+    modules by PYTHONPATH, another machine's entry.
     """
     home = make_home(tmp_path_factory.mktemp("away"))
     git(home.root, "clone", "--quiet", "--bare", ".", str(home.home / "mirror.git"))

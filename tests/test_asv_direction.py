@@ -37,7 +37,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 PLUGIN = ".harness.integrations.asv_plugin"
 BLIND = ".blind"
-"""The same plugin, but that asv is taught no direction: what every test here must be able to tell."""
+"""Module of the same plugin without directions for asv. Every test here must detect the difference."""
 BLIND_CODE = """\
 from harness.integrations.asv import commands as asv_commands
 asv_commands.setup = lambda: None
@@ -598,7 +598,7 @@ def test_asv_alone_exits_with_an_increase(tmp_path):
 
 
 FIGURES = [100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0]
-"""One rise, at the fourth commit, and one larger fall, at the seventh."""
+"""Figures with a rise at the fourth commit, and a larger fall at the seventh."""
 
 
 @pytest.mark.parametrize(

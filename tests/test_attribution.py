@@ -181,7 +181,7 @@ def test_where_time_hardly_follows_the_clock_cycles_are_left_aside(exponent, hea
 
 @pytest.mark.parametrize(("cycles", "cause"), [(1.02, "code"), (0.52, "code"), (0.3, None), (-1.0, None)])
 def test_cycles_that_say_what_time_says_are_the_code_whatever_the_exponent(cycles, cause):
-    """What the code did is between the two metrics: where they agree, no clock can be behind it."""
+    """If time and cycles agree, no clock can be the cause, so the code is."""
     no_clocks = replace(BY_CODE, cycles=effect(cycles), clock_exponent=0.2, head_sm_clock_mhz=None)
     assert attribute(no_clocks) == cause
 

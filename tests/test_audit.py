@@ -1,5 +1,5 @@
-"""`harness ci audit`: what is told of repositories that are kept well and badly. The answers have the form
-that GitHub's documentation shows for each of these addresses.
+"""`harness ci audit` on repositories with good and bad settings. The answers have the form that GitHub's
+documentation shows for each of these addresses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def policies(*names: str) -> dict[str, Any]:
 
 
 def requiring(*sources: int | None, name: str = "GPU performance") -> list[dict[str, Any]]:
-    """The rules of a default branch that takes nothing without a check, which is of one of these Apps."""
+    """Return the rules of a default branch that requires a check by one of these Apps."""
     checks = [
         {"context": name, **({} if source is None else {"integration_id": source})} for source in sources
     ]

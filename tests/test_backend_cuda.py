@@ -1,4 +1,4 @@
-"""The CUDA backend where no card is: in what order it asks the driver for what."""
+"""The CUDA backend without a card: its calls to the driver, and their order."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_part_of_a_grid_is_launched_behind_a_copy_of_where_it_begins(monkeypat
 
 
 def test_stamps_are_read_at_once_and_a_place_is_used_anew(monkeypatch):
-    """A stamp that the card has not written tells nothing, not what an earlier one wrote there."""
+    """A stamp that the card has not written has no value, not the value of an earlier stamp."""
     monkeypatch.setattr(driver, "translated", lambda what: nullcontext())
     monkeypatch.setattr(cuda_device, "_STAMPS", 2)
     memory = np.zeros((2, 2), np.uint64)
@@ -287,7 +287,7 @@ class Contexts:
         self.current = "second card"
 
     def pop(self) -> None:
-        """What is under the one on top is the same."""
+        """Keep the current context: the context below is the same."""
 
 
 def test_a_function_that_starts_a_framework_at_its_first_call_leaves_the_card_current(monkeypatch):
@@ -328,6 +328,12 @@ class Returning:
     def work(self, address: int) -> None:
         self.card.memory[address : address + 4] = 7
 
+    def begin(self, arguments: Sequence[Any], evict_bytes: int) -> None:
+        """It spans no other card."""
+
+    def poison_others(self, arguments: Sequence[Any]) -> None:
+        """Likewise."""
+
     def results(self, arguments: Sequence[Any]) -> list[ReturnedArray]:
         tensor = Tensor()
         weakref.finalize(tensor, self.free.insert, 0 if self.reused else len(self.free), self.address)
@@ -357,7 +363,7 @@ def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, f
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])
 def test_work_aside_is_seen_however_long_the_function_takes(monkeypatch, foreign, seen, waits, delay_s):
-    """One that waits for the card returns when the stream is let go, and outputs were looked at before."""
+    """A function that waits for the card returns when the stream is released, after its outputs were read."""
     card = Card()
     device = card.device(monkeypatch)
     stream = card.Stream() if foreign else card.own

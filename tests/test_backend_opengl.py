@@ -1,4 +1,4 @@
-"""The compute shader on a real context of OpenGL, and what its backend says where there is none."""
+"""The compute shader on a real context of OpenGL, and the backend's messages without a context."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""scripts/bench_misfit.py: a simulation must be able to show that a promise is broken, and what it says must
-not hang on how it was carried out.
+"""scripts/bench_misfit.py: a simulation can show a broken promise, and its result does not depend on how the
+work is split.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels built for cards that are not here: what is told of each, and which mistakes are found."""
+"""Kernels built for cards that are not here: facts of each kernel, and mistakes found."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ void host() { twice<1, 1><<<1, 1>>>(nullptr, nullptr, 1); twice<32><<<1, 1>>>(nu
 
 
 def instances(project, expressions):
-    """Of each expression, the status, the function that is launched, and what was said."""
+    """Return the status, the launched function and the message of each expression."""
     kernels = "".join(
         f'kernel("of{number}", "templates.cu", instantiate={expression!r}, '
         f"macros={ {'M': 32} if '{M}' in expression else {} }),"

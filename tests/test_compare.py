@@ -63,7 +63,7 @@ SOURCE = (
 
 
 class Watching:
-    """An observer that keeps what it is told."""
+    """An observer that keeps its events."""
 
     def __init__(self) -> None:
         self.processes: list[tuple[int, int, str]] = []

@@ -1,4 +1,4 @@
-"""The doctor: what it makes of facts, how it gets them, and what a user reads."""
+"""The doctor: it gathers facts, judges them, and prints its conclusions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift: slides of every length are told, and what is none is not."""
+"""Drift: slides of every length are found, and nothing else is."""
 
 from __future__ import annotations
 

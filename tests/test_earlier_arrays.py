@@ -11,8 +11,8 @@ import pytest
 
 from harness.measure import earlier_arrays
 from harness.measure.earlier_arrays import EarlierArrays
-from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from harness.system.array_files import read_arrays

@@ -1,4 +1,4 @@
-"""The file of cards: what is accepted, what is refused, and the jobs that come of it."""
+"""The file of cards: accepted and refused contents, and the jobs that it gives."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_outputs_that_cannot_be_written_are_an_error(tmp_path, project, call, mo
 
 
 def test_a_light_comparison_is_at_the_quick_sizes_and_short():
-    """Whatever sizes a card has; what somebody asks for by name is measured as ever."""
+    """A request by name is measured as usual, whatever the sizes of a card."""
     fleet = decode({**CARD, "sizes": ["4096"], "cases": ["matmul.*"]}, light=True)
     [card] = json.loads(matrix_of(fleet))["card"]
     assert card["arguments"] == "matmul.* --device cuda:0 --quick --budget 60"

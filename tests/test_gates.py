@@ -317,6 +317,8 @@ def test_what_has_no_counter_is_told_by_moments_beside_counters(reason):
 
 def test_a_further_card_that_a_case_spans_counts_too():
     measured, other = block(quads(), told()), block(quads(), throttled(0.5, 120, 130, "hw_thermal"))
+    assert measured.telemetry
+    assert other.telemetry
     both = replace(measured, telemetry=replace(measured.telemetry, beside=(other.telemetry,)))
     assert unclean(gated(both)) == list(range(11, 22))
     found = "thermal-throttle: On card 2: The card held back for hw_thermal in 11 of 50 quads."
@@ -621,7 +623,7 @@ def test_a_quad_counts_under_the_first_gate_that_catches_it():
 
 @pytest.mark.parametrize(("clocks", "capped"), [(SLOW, 0.0), ((1010.2, 1000.0, 1000.0, 1010.2), 0.3)])
 def test_what_a_clock_does_leaves_a_quad_clean(clocks, capped):
-    """Cycles beside the times tell what it did."""
+    """Cycles beside the times show the effect of the clock."""
     result = gated(block(quads(sm_clock_mhz=every(clocks)), throttled(capped)))
     assert sum(result.touched.values()) == 50
     assert len(result.clean) == 50

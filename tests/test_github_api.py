@@ -1,4 +1,4 @@
-"""The client of GitHub's API: where the token goes, what is tried again, what an error says; and events."""
+"""The client of GitHub's API: receivers of the token, repeated requests, messages of errors; and events."""
 
 from __future__ import annotations
 

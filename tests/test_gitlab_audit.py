@@ -1,5 +1,5 @@
-"""`harness ci audit` in a job of GitLab's: what is told of projects that are kept well and badly. The answers
-have the form that GitLab's documentation shows for each of these addresses.
+"""`harness ci audit` in a job of GitLab, on projects with good and bad settings. The answers have the form
+that GitLab's documentation shows for each of these addresses.
 """
 
 from __future__ import annotations

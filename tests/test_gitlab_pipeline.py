@@ -1,5 +1,5 @@
-"""The pipeline that `harness ci init --gitlab` writes: what linters say of it, who gets the token in it, and
-its scripts run as a runner would, with the variables that GitLab documents.
+"""The pipeline that `harness ci init --gitlab` writes. Linters accept it, few of its jobs get the token, and
+its scripts run as in a runner, with the variables that GitLab documents.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`harness ci post` in a job of GitLab's: one note and one commit status, from what GitLab says and not from
-what the job with the card says.
+"""`harness ci post` in a job of GitLab: one note and one commit status, by the data of GitLab instead of
+those of the job with the card.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_the_cards_timer_is_believed_and_believable(shader):
 
 
 def test_opengl_and_cuda_agree_on_what_the_same_algorithm_takes(shader, cuda):
-    """One thread an element and 32x32 tiles in both: within a factor of four of each other, hot."""
+    """Both have one thread an element and tiles of 32x32, and differ by less than a factor of four, hot."""
     hot = MeasureSettings(max_time_s=0.5, l2="hot")
     size = (2048, 2048, 2048)
     times = [

@@ -1,4 +1,4 @@
-"""`harness history` as a user meets it: what it prints where, what it writes, and its exit status."""
+"""`harness history` as a user sees it: its output, its files, and its exit status."""
 
 from __future__ import annotations
 

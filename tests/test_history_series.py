@@ -130,7 +130,7 @@ def recorded(records, rates=()):
 
 
 def epochs_of(*contexts):
-    """Epoch of each record with one of these contexts, and what began each."""
+    """Return the epoch of each record with one of these contexts, and the cause of each epoch."""
     found, *_ = recorded(facts(*contexts))
     return found.epoch.tolist(), [each.changed for each in found.epochs]
 

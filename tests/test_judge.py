@@ -23,7 +23,7 @@ NAMES: tuple[MetricName, ...] = ("time", "cycles")
 
 
 def metric(*percent, name: MetricName = "time", error=0.0002, prior=QUIET):
-    """One of processes with these effects."""
+    """Return effects of processes on a metric."""
     return MetricEffects(
         name, tuple(ProcessEffect(math.log1p(each / 100), error, 29, 50) for each in percent), prior
     )
@@ -286,7 +286,7 @@ class TestJudge:
 
 
 def _swapped(percent):
-    """What the effects are where head is base and base is head."""
+    """Return the effects with head and base exchanged."""
     return 100 * np.expm1(-np.log1p(np.asarray(percent) / 100))
 
 
@@ -607,9 +607,9 @@ NOISES = {
     "throttled": throttled,
     "heavy-tailed": heavy_tailed,
 }
-"""What slots have on top of 0.1 % each: log times of cases, processes, quads and slots."""
+"""Logarithms of times that slots have beside 0.1 % of noise, by case, process, quad and slot."""
 OF_CLOCK = ("throttled", "bimodal")
-"""What cycles do not see of it."""
+"""Noise that cycles do not show."""
 
 
 def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:

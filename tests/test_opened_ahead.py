@@ -7,11 +7,12 @@ import signal
 
 import pytest
 
-from harness.measure import protocol
+from harness.measure import early_worker, protocol
 from harness.measure.timing import MeasureSettings
 from harness.run import device_session
-from harness.run.device_session import DeviceSession, WorkerProcess, opening
+from harness.run.device_session import DeviceSession
 from harness.run.run import Session, SessionSettings
+from harness.run.worker_process import WorkerProcess, opening
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from harness.system.process import Failed
@@ -73,6 +74,29 @@ def test_the_first_session_takes_the_worker_that_opens_its_device_early(project,
                 assert session.builder.ask(protocol.Timers(), 20)
         assert len(opened) == 3  # twice for suites, and once by the second session
     assert all(worker.has_ended() for worker in opened)
+
+
+@pytest.mark.parametrize(
+    ("spec", "index"), [("", 0), ("cuda", 0), ("cuda:3", 3), ("null", None), ("opencl:0", None)]
+)
+def test_an_early_worker_retains_the_context_of_the_card_that_it_will_open(spec, index, monkeypatch):
+    calls = []
+
+    class Driver:
+        def __getattr__(self, name):
+            def call(*given):
+                calls.append((name, given))
+                return 0
+
+            return call
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Driver())
+    assert early_worker._card(spec) == index
+    assert early_worker.retain_context(index or 0)
+    assert [name for name, _ in calls] == ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain"]
+    assert calls[1][1][1] == (index or 0)
+    monkeypatch.undo()
+    assert not early_worker.retain_context(0, "libnothing.so.9"), "PyCUDA says why"
 
 
 def test_an_early_worker_on_another_device_is_ended(project, opened, null_script):

@@ -723,9 +723,7 @@ def test_like_cards_share_a_comparison(bed):
     bed.script({"cards": CARDS})
     done = bed.run("--perf-base=HEAD~1", "--perf-gate", "--perf-explain", TWO, "-Werror", device=None)
     done.assert_outcomes(failed=4, passed=5, skipped=7)
-    assert "Its cause is not known: The harness reads no hardware counters with the backend null." in told(
-        done
-    )
+    assert "No counters: The harness reads no hardware counters with the backend null." in told(done)
     assert {label.partition("@")[0] for label in failures(done)} == {
         "toy.slower",
         "toy.gone",

@@ -11,7 +11,8 @@ import pytest
 
 from harness.errors import WorkerError
 from harness.measure import protocol
-from harness.run.device_session import DeviceSession, WorkerProcess
+from harness.run.device_session import DeviceSession
+from harness.run.worker_process import WorkerProcess
 from harness.system import process, ready
 from harness.system.process import LostError, Process
 from harness.system.ready import ForkedProcess

@@ -286,7 +286,7 @@ def test_names_of_runs_that_begin_in_one_second_sort_by_time(monkeypatch):
         def now(cls, tz=None):
             return cls(2026, 1, 2, 3, 4, 5, next(cls.fractions), tz)
 
-    monkeypatch.setattr(device_session.dt, "datetime", Clock)
+    monkeypatch.setattr(dt, "datetime", Clock)
     names = [record_files.record_name(dataclasses.replace(RUN, **device_session.begun())) for _ in range(5)]
     assert names == sorted(set(names))
     assert all(name.startswith("20260102T030405Z-") for name in names)

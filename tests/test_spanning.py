@@ -67,7 +67,8 @@ def test_each_card_is_locked_and_sampled(root, capsys, monkeypatch, tmp_path):
     assert harness("run", "--device", "null:0").status == ExitCode.FINE
     assert {file.name for file in tmp_path.glob("*.lock")} == {"harness-a.lock", "harness-b.lock"}
     rows = [row for path in root.rglob("*.jsonl") for row in read_run(path).rows]
-    assert [(row.launch.cards, len(row.telemetry.beside)) for row in rows] == [(2, 1), (2, 1)]
+    assert [row.launch and row.launch.cards for row in rows] == [2, 2]
+    assert [row.telemetry and len(row.telemetry.beside) for row in rows] == [1, 1]
     shared = harness("run", "--gpus", "null:0,null:1", "--no-save")
     assert shared.out.count("reduced") == 1
     refused = harness("run", "--device", "null:1")

@@ -223,6 +223,17 @@ def test_telemetry_tells_who_else_was_there():
     assert telemetry_of(sampler, 4000, 4000, own_pids=[17]).foreign_processes == ()
 
 
+def test_children_that_opened_the_device_before_their_turn_are_no_company():
+    """In a container whose driver lists the host's process ids: one of ours measures, one waits."""
+    here = replace(STEADY, processes=(800, 90123, 90124))
+    at_rest = replace(STEADY, processes=(800,))
+    for known, company in ((at_rest, (800,)), (None, (800, 90123, 90124))):
+        sampler = Sampler(ScriptedProbe((here,), clock_ns=Clock()), interval_s=None, at_rest=known)
+        with sampler:
+            found = telemetry_of(sampler, 1500, 1600, own_pids=[17, 18])
+        assert found.foreign_processes == company
+
+
 def test_unknown_company_has_a_reason():
     hidden = by_hand(replace(STEADY, processes=()), unavailable={})
     with hidden:

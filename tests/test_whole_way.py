@@ -43,7 +43,7 @@ pytest.importorskip("asv")
 
 NUMBER = 12
 CARDS = 2
-"""What one alone brings, its artifact unpacked where several would lie, is in test_actions.py."""
+"""Number of cards. test_actions.py tests a single card, whose artifact is unpacked in another place."""
 SERVER = (
     "https://github.com"  # elsewhere the artifact actions take it for GitHub Enterprise Server, and refuse
 )

@@ -17,8 +17,8 @@ import pytest
 
 from harness.errors import DeviceError, UsageError, WorkerError
 from harness.measure import protocol
-from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import load
 from harness.suite.sources import Program
 from harness.system.file_access import commands_told, watch

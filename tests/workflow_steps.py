@@ -154,8 +154,9 @@ class Job:
         return _EXPRESSION.sub(lambda found: self.expression(" ".join(found[1].split())), text)
 
     def expression(self, text: str) -> str:
-        """What an expression stands for: known, a word, an output of a step before, empty where that did not
-        run, a secret of the job's environment; two of them compared, or joined by && and ||.
+        """Return the value of an expression. It is known, a word, a secret of the job's environment, or an
+        output of an earlier step, empty if that did not run. Two of these may be compared, or joined by &&
+        and ||.
         """
         if text in self.known:
             return self.known[text]

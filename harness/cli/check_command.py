@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from harness.cli import options
+from harness.cli.on_cards import opening
+from harness.config import load_config
 from harness.errors import UsageError
 
 
@@ -55,8 +57,9 @@ def command(
         from harness.cli.sanitize_suites import sanitize_all
 
         return sanitize_all(selection, tools)
-    from harness.cli.execute import execute
+    with opening(selection, load_config()):
+        from harness.cli.execute import execute  # takes as long as opening the device
 
-    return execute(
-        selection, "check", None, no_save=True, max_launch_ms=max_launch_ms, profile_wall=profile_wall
-    )
+        return execute(
+            selection, "check", None, no_save=True, max_launch_ms=max_launch_ms, profile_wall=profile_wall
+        )

@@ -77,8 +77,8 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     else:
         base, head, cases = commits_of(config, base, rest)
         selection = dataclasses.replace(selection, cases=cases)
-        settings = settings_from(config, selection, given)
-        with opening(selection, config):
+        with opening(selection, config):  # before imports that take as long
+            settings = settings_from(config, selection, given)
             compared = compare_pairs(selection.pairs(config, base, head), selection, settings)
         results, hint = compared.results, _without_a_card(compared, base)
     if given["profile_wall"]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines, tell_wall_time
-from harness.cli.on_cards import measure_suites, opening
+from harness.cli.on_cards import measure_suites
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
@@ -75,6 +75,10 @@ def execute(
     busy: Busy = "wait",
     profile_wall: bool = False,
 ) -> int:
+    """Measure the chosen suites, and print their rows. Call it while the device opens.
+
+    Returns the exit status.
+    """
     config = load_config()
     if measure is not None and measure.l2 is None:
         measure = dataclasses.replace(measure, l2=config.l2)  # type: ignore[arg-type]
@@ -90,7 +94,7 @@ def execute(
         busy=busy,
         results=None if no_save else results or config.results_folder,
     )
-    with opening(chosen, config), ProgressObserver() as observer:
+    with ProgressObserver() as observer:
         runs = _Runs(chosen.suites(config), chosen, settings)
         found = measure_suites(runs, len(runs.suites), chosen, settings.device, observer)
     finished = [result for _, result in found]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from harness.cli import options, tell, tell_at_end
@@ -76,14 +75,14 @@ def measure_suites(
 
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
-    """Return a context that opens the command's single device, or finds its cards, while it loads suites."""
-    from harness.run import device_session, several_cards
+    """Return a context that opens the command's device, or finds its cards, while it loads suites."""
+    from harness.run import several_cards, worker_process
 
     if selection.gpus is not None:
         return several_cards.finding(selection.gpus)
     if selection.scheduler is not None:
         return nullcontext()
-    return device_session.opening(selection.device or config.device)
+    return worker_process.opening(selection.device or config.device)
 
 
 def _on_cards(
@@ -99,32 +98,19 @@ def _on_cards(
 
     observers = {card: observer.of_card(card.place) for card in cards}
 
+    def listed(device: DeviceInfo) -> list[CaseOfSuite]:
+        return [
+            case
+            for suite in range(suites)
+            for case in cases_of(suite, work.planned(suite, device), device.backend)
+        ]
+
     def measure_there(card: Card, suite: int, cases: frozenset[str]) -> R:
         return measure(card, suite, cases, observers[card])
 
-    def spread_over(chosen: Sequence[Card], some: Collection[int]) -> list[tuple[int, R]]:
-        def listed(device: DeviceInfo) -> list[CaseOfSuite]:
-            return [
-                case
-                for suite in some
-                for case in cases_of(suite, work.planned(suite, device), device.backend)
-            ]
-
-        found = spread(chosen, listed, measure_there, share=share)
-        _tell_lost(found)
-        return list(found.results)
-
-    # Kernels that span cards are measured after the others: nothing else may run on their cards.
-    spanning = [
-        suite
-        for suite in range(suites)
-        if any(planned.kernel.cards > 1 for planned in work.planned(suite, cards[0].device))
-    ]
-    others = [suite for suite in range(suites) if suite not in spanning]
-    results = spread_over(cards, others) if others else []
-    if spanning and not any(result.interrupted for _, result in results):
-        results += spread_over(cards[:1], spanning)
-    return sorted(results, key=itemgetter(0))
+    found = spread(cards, listed, measure_there, share=share)
+    _tell_lost(found)
+    return list(found.results)
 
 
 def _tell_lost(found: CardResults[R]) -> None:

@@ -8,9 +8,9 @@ import click
 
 from harness.cli import executable_options, options, script_options, tell_wall_time
 from harness.cli.compare_command import repository_of
+from harness.cli.on_cards import opening
 from harness.config import load_config
 from harness.errors import UsageError
-from harness.measure.timing import MeasureSettings
 
 _OF_SCRIPTS = ("scripts", "timers", "ignored", "build_command")
 
@@ -45,18 +45,22 @@ def command(selection: options.Selection, l2: str | None, max_time: float | None
     library, clocks and temperature. It never times a kernel whose result is wrong. With --script it measures
     the timing calls of a benchmark script instead, without checking their results.
     """
-    from harness.cli.execute import execute, show
-
     config = load_config()
     if scripts := script_options.scripts_in(config, given):
         if max_time is not None:
             raise UsageError("--max-time is of no use here: the harness decides how long it measures a call.")
         if given["counters"]:
             raise UsageError("--counters reads counters of a suite's kernels, not of a script's calls.")
+        from harness.cli.execute import show
+
         finished = script_options.run(config, repository_of(config), selection, scripts, {**given, "l2": l2})
         if given["profile_wall"]:
             tell_wall_time(finished)
         return show(finished, selection, timed=True)
     given = {name: each for name, each in given.items() if name not in _OF_SCRIPTS}
-    measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
-    return execute(selection, "run", measure, **given)
+    with opening(selection, config):
+        from harness.cli.execute import execute  # takes as long as opening the device
+        from harness.measure.timing import MeasureSettings
+
+        measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
+        return execute(selection, "run", measure, **given)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import random
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -63,8 +65,6 @@ WARM_S = 0.01
 
 SUPPOSED = 0.02
 """Slowdown that is supposed of a case that is no regression. Counters of the same code twice show less."""
-PROCESSES_AHEAD = 4
-"""Number of processes that open the device at once: two for the first look, and two that confirm."""
 
 
 class Comparing(PairSession):
@@ -83,18 +83,18 @@ class Comparing(PairSession):
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
         """Levels of all blocks so far, from every comparison of the session."""
-        self.wanted = PROCESSES_AHEAD
         self.unplanted: list[str] = []
         """Sentences on slowdowns that could not be planted."""
         self._journal: ComparisonJournal
         self._changes: ProblemChanges | None = None
 
     def __enter__(self) -> Self:
-        import scipy.special  # noqa: F401 - judging needs it; loading it takes as long as opening a device
-
+        # Judging needs it. Loading it takes as long as opening a device, for which this thread waits.
+        threading.Thread(target=importlib.import_module, args=("scipy.special",), name="scipy").start()
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)
+            self.wanted = self.policy.looks[0]
             pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(pair, l2=self.settings.l2)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
@@ -282,7 +282,7 @@ class Comparing(PairSession):
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
         process.
         """
-        self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
+        self.wanted = max(entry.trial.processes_left for entry in entries)
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
         self.wanted += confirming and bool(self.settings.explain)  # one more reads counters

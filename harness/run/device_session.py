@@ -9,13 +9,11 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
 
@@ -29,263 +27,47 @@ from harness.device.telemetry import Probe, Sampler, probe_for, telemetry_of
 from harness.device.telemetry.nvml import visible_card
 from harness.errors import (
     DeviceError,
-    ExitCode,
     HarnessError,
     KernelError,
     LaunchError,
     UsageError,
     WorkerError,
 )
-from harness.measure.protocol import (
-    Compare,
-    DescribeDevices,
-    Differences,
-    Measure,
-    Open,
-    OpenReply,
-    SideName,
-)
+from harness.measure.protocol import Compare, DescribeDevices, Differences, Measure, OpenReply, SideName
 from harness.records.types import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.wall_time import WallTime
+from harness.run.worker_process import (
+    OPEN_TIMEOUT_S,
+    Ahead,
+    Answered,
+    TimedOutError,
+    WorkerProcess,
+    early_worker,
+    fail,
+)
 from harness.suite.device_facts import facts_of
 from harness.suite.kernel import on_device
 from harness.suite.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.suite.sources import lacking
 from harness.suite.suite import Suite
 from harness.suite.suite_data import SuiteData
-from harness.system.cache import ARRAYS, cache_dir
 from harness.system.files import scratch_folder
-from harness.system.process import SUITE_SOCKET, Failed, LostError, Process, Progress, Query, Request, failure
+from harness.system.process import Failed, Progress, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from harness.system.ready import Template
 
 R = TypeVar("R")
 P = TypeVar("P")
 """A process, or several, that answer a request."""
 
-_DOING = {
-    "start": "starting",
-    "build": "building the kernel",
-    "parts": "looking for the largest dispatch",
-    "inputs": "making inputs",
-    "reference": "computing the reference",
-    "verify": "verifying",
-    "measure": "measuring",
-    "library": "measuring the vendor's library",
-    "solo": "running each side alone",
-    "launches": "listing the kernels that a function launches",
-    "sanitize": "running the kernel under a sanitizer",
-    "end": "ending",
-}
-
-
-Pending = Callable[[Callable[[Progress], object]], R | Failed]
-"""Function that waits for the answer to a request, and reports progress in the meantime."""
-
-
-Answered = Callable[[Query, float], object]
-"""Answers a question of a worker process. The second argument is the deadline, a moment of
-time.monotonic()."""
-
-
-class TimedOutError(WorkerError):
-    reason = "timed-out"
-
-
-def worker_variables() -> dict[str, str]:
-    """Return the variables that every worker process gets."""
-    # The worker gets its own folder, because it would resolve relative paths there.
-    names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
-    paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-    # Use the driver's defaults. If the host waited for each launch, its time would be in every result. If
-    # streams shared a connection to the card, they would wait for each other, and work on a wrong stream
-    # would go unnoticed.
-    return {"CUDA_LAUNCH_BLOCKING": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "8", **paths}
-
-
-class WorkerProcess(Process):
-    def __init__(
-        self,
-        scratch: Path,
-        python: str = "",
-        env: Mapping[str, str] = {},
-        before: Sequence[str] = (),
-        answered: Answered | None = None,
-        *,
-        fresh: bool = False,
-        template: Template | None = None,
-    ) -> None:
-        """Start the process.
-
-        `python` is an interpreter whose environment the process uses; it must have this harness and the
-        packages. `before` are the words of a program that starts it. `answered` answers each question of the
-        process. A `fresh` process is started by Python instead of a fork, of `template` if there is one.
-        """
-        self.scratch, self.answered = scratch, answered
-        env = {**worker_variables(), **env}
-        super().__init__(
-            "harness.measure.worker", env=env, python=python, before=before, fresh=fresh, template=template
-        )
-
-    def begin_open(
-        self,
-        device: str | None,
-        suite: Path | None = None,
-        base: Path | None = None,
-        *,
-        told: Mapping[SideName, SuiteData] = {},
-        work_tree: Path | None = None,
-        peaks: Mapping[str, float] = {},
-        compilers: Mapping[str, str] = {},
-    ) -> Callable[[], OpenReply]:
-        """Ask the worker to open a device, and suites if given. Return a function that waits for the answer.
-
-        It does not load the suites in `told`. Both functions raise UsageError, DeviceError and WorkerError.
-        """
-        request = Open(
-            device=device,
-            suite=str(suite) if suite else None,
-            scratch=str(self.scratch),
-            base=str(base) if base else None,
-            told=told,
-            work_tree=str(work_tree) if work_tree else None,
-            peaks=peaks,
-            compilers=compilers,
-            # Another user's suites are untrusted code, which must not pass references to each other.
-            arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
-        )
-        pending = self.begin(request, OPEN_TIMEOUT_S)
-
-        def opened() -> OpenReply:
-            reply = pending(lambda _progress: None)
-            if isinstance(reply, Failed):
-                kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-                raise kind(reply.message, log=reply.log)
-            return reply
-
-        return opened
-
-    def ask(
-        self,
-        request: Request[R],
-        timeout_s: float,
-        heard: Callable[[Progress], object] = lambda _progress: None,
-    ) -> R | Failed:
-        """Return the answer to a request. Raises WorkerError if the process dies or times out,
-        and ends it.
-        """
-        return self.begin(request, timeout_s)(heard)
-
-    def begin(self, request: Request[R], timeout_s: float) -> Pending[R]:
-        """Send a request and return a function that waits for its answer. Both raise the errors of `ask`."""
-        last = Progress("start" if isinstance(request, Open) else "build")
-        deadline = time.monotonic() + timeout_s
-
-        def answer(heard: Callable[[Progress], object]) -> R | Failed:
-            def hear(progress: Progress) -> None:
-                nonlocal last
-                last = progress
-                heard(progress)
-
-            try:
-                return self.answer(request, deadline, hear, self.answered)
-            except LostError as lost:
-                # Not a variable of this frame: a traceback holds the frame, and the cycle would keep suites
-                # alive.
-                raise self._error(lost, last, timeout_s) from None
-
-        try:
-            self.send(request, deadline)
-        except LostError as lost:
-            raise self._error(lost, last, timeout_s) from None
-        return answer
-
-    def log(self) -> str:
-        """Return the end of the process's output, and why Python had to start it, if there is a reason."""
-        why = f"Started by Python: {self.why_fresh}." if self.why_fresh else ""
-        return "\n".join(filter(None, (super().log(), why)))
-
-    def finish(self, timeout_s: float) -> None:
-        """Let the process end by itself. Raises WorkerError if it does not in time."""
-        try:
-            super().finish(timeout_s)
-        except LostError as lost:
-            raise self._error(lost, Progress("end"), timeout_s) from None
-
-    def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
-        doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
-        messages = {
-            "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
-            "If the kernel is only slow, raise --timeout.",
-            "garbled": f"The worker process sent no valid answer while {doing} ({lost.how}): something "
-            "in it wrote where only the harness does.",
-            "ended": f"The worker process {lost.how} while {doing}.",
-        }
-        kind = TimedOutError if lost.why == "timed-out" else WorkerError
-        error = kind(messages[lost.why], log=self.log())
-        error.side = last.side
-        return error
-
-
 _MAY_BEGIN = (Compare, Differences, Measure)
 """Requests that may begin while other workers open the device: none of them times without waiting."""
-OPEN_TIMEOUT_S = 60.0
 _FAULTS = (KernelError.reason, WorkerError.reason, TimedOutError.reason)
 """Reasons of failures after which a device may be lost."""
 RECOVERY_S = 2.0
 """Pause in seconds before opening a failed device once more: the driver needs time after a reset."""
-
-
-@dataclass(slots=True)
-class _Ahead:
-    """A worker that opens the device before it is needed."""
-
-    worker: WorkerProcess
-    opened: Callable[[], object] | None = None
-    """Waits until the device is open; None once it is."""
-
-    def wait(self) -> None:
-        """Wait until the device is open. Raises what opening does."""
-        if self.opened is not None:
-            self.opened()
-            self.opened = None
-
-    def is_open(self) -> bool:
-        """Wait until the device is open, and return whether opening succeeded."""
-        try:
-            self.wait()
-        except HarnessError:
-            return False
-        return True
-
-
-@dataclass(slots=True)
-class _Early(_Ahead):
-    """A worker that opens a device while a command still loads its suites."""
-
-    spec: str | None = None
-    is_taken: bool = False
-
-
-_early: ContextVar[_Early | None] = ContextVar("early", default=None)
-
-
-@contextlib.contextmanager
-def opening(spec: str | None) -> Iterator[None]:
-    """Open a device while this block loads suites. The first session on the device takes the worker."""
-    with closing(WorkerProcess(Path())) as worker:
-        try:
-            early = _Early(worker, worker.begin_open(spec), spec)
-        except WorkerError as error:  # the session that needs it reports the error
-            early = _Early(worker, partial(_fail, error), spec)
-        before = _early.set(early)
-        try:
-            yield
-        finally:
-            _early.reset(before)
 
 
 def most_ahead(device: DeviceInfo) -> int:
@@ -342,7 +124,8 @@ class DeviceSession:
         self._cards = cards
         self.beside: tuple[DeviceInfo, ...] = ()
         """The cards after the device that its kernels span too; fewer where the machine has no more."""
-        self._probes_beside: tuple[Probe, ...] = ()
+        self._probes: tuple[Probe, ...] = ()
+        """Probes of the device and of the cards beside it."""
         self.wall_time = WallTime()
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree, self._timed = command, busy, work_tree, timed
@@ -362,13 +145,17 @@ class DeviceSession:
         self._stack = ExitStack()
         self._worker = ExitStack()
         self._child: WorkerProcess | None = None
-        self._ahead: deque[_Ahead] = deque()
+        self._ahead: deque[Ahead] = deque()
         """Workers that open the device before they are needed."""
         self._ending: list[WorkerProcess] = []
         """Workers that are no longer needed, and may not have ended yet."""
         self.wanted = 1
         """Number of worker processes that the session still needs, as far as known."""
         self._most = 1
+        self._at_rest: tuple[Snapshot, ...] = ()
+        """The state of each card before any process that measures."""
+        self._samplers: tuple[Sampler, ...] = ()
+        """Samplers of the device and of the cards beside it, since the worker process started."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack, self.wall_time.during("open"):
@@ -382,6 +169,7 @@ class DeviceSession:
             most = self.probe.limits()
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
+            self._watch(self.probe)
             self._fresh = self._timed and self.device.kind == "cpu"
             self._most = 1 + most_ahead(self.device)
             self._spec = self.device.spec
@@ -407,7 +195,12 @@ class DeviceSession:
                 break
             probe = stack.enter_context(closing(probe_for(found[0])))
             self.beside += (identified(found[0], probe.identity()),)
-            self._probes_beside += (probe,)
+            self._watch(probe)
+
+    def _watch(self, probe: Probe) -> None:
+        """Have a card sampled whenever something is measured."""
+        self._probes += (probe,)
+        self._at_rest += (Sampler(probe, mark_s=self.mark_s).mark(),)
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
         """Wait until no other process measures on the device, or on the cards that its kernels span too."""
@@ -454,7 +247,8 @@ class DeviceSession:
         """
         if self._child is None:
             with ExitStack() as stack, self.wall_time.during("open"):
-                self._end_left()  # they have memory of the card, and would count as foreign processes
+                if not self._has_room():
+                    self._end_left()  # else while the next process verifies
                 self._sample(stack)
                 child = self._next()
                 stack.callback(self.end_soon, child)
@@ -463,8 +257,16 @@ class DeviceSession:
 
     def _sample(self, stack: ExitStack) -> None:
         """Sample all cards until the stack is closed."""
-        samplers = [Sampler(probe, mark_s=self.mark_s) for probe in (self.probe, *self._probes_beside)]
-        self._sampler, *self._samplers_beside = map(stack.enter_context, samplers)
+        self._samplers = tuple(
+            stack.enter_context(Sampler(probe, mark_s=self.mark_s, at_rest=at_rest))
+            for probe, at_rest in zip(self._probes, self._at_rest, strict=True)
+        )
+
+    def _has_room(self) -> bool:
+        """Return whether the card's memory holds twice what was in use with the last process."""
+        marks = self._samplers[0].marks if self._samplers else ()
+        used = max((mark.memory_used_bytes or 0 for mark in marks), default=0)
+        return 0 < 2 * used < (self.device.memory_bytes or 0)
 
     def open_ahead(self) -> None:
         """Let the next workers open the device, as many as are needed and fit.
@@ -475,7 +277,7 @@ class DeviceSession:
             self._end_left()
         while len(self._ahead) < min(self.wanted, self._most):
             worker = self._new_worker()
-            self._ahead.append(_Ahead(worker, self._begin_open(worker)))
+            self._ahead.append(Ahead(worker, self._begin_open(worker)))
 
     def _next(self) -> WorkerProcess:
         """Return a worker that has opened the device."""
@@ -504,7 +306,7 @@ class DeviceSession:
             if not all(other.is_open() for other in self._ahead):
                 self._open_alone()
         if self._child is not None:
-            for sampler in (self._sampler, *self._samplers_beside):
+            for sampler in self._samplers:
                 sampler.mark()  # the processes on the card from here on
 
     def end_soon(self, worker: WorkerProcess) -> None:
@@ -534,7 +336,7 @@ class DeviceSession:
 
     def keep_builder(self) -> None:
         """Let the process that found the device answer the first requests. Only if nothing is timed."""
-        self._ahead.appendleft(_Ahead(self.builder))
+        self._ahead.appendleft(Ahead(self.builder))
 
     @property
     def started(self) -> bool:
@@ -608,7 +410,7 @@ class DeviceSession:
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Return the card's snapshots since before the worker process started."""
-        return self._sampler.snapshots
+        return self._samplers[0].snapshots if self._samplers else ()
 
     def description(self) -> dict[str, Any]:
         """Return the fields that every record has: where and when it was measured."""
@@ -619,7 +421,7 @@ class DeviceSession:
         """Return the telemetry between two moments. Call it at once, while the worker is still running."""
         first, *beside = (
             telemetry_of(sampler, started_ns, ended_ns, own_pids=self._own_pids())
-            for sampler in (self._sampler, *self._samplers_beside)
+            for sampler in self._samplers
         )
         return dataclasses.replace(first, beside=tuple(beside))
 
@@ -652,7 +454,7 @@ class DeviceSession:
 
         Variables that suites set may decide what a driver does, so they must be set before it is opened.
         """
-        early = _early.get()
+        early = early_worker.get()
         if early is None or early.is_taken:
             return self._new_worker()
         early.is_taken = True
@@ -688,18 +490,14 @@ class DeviceSession:
                 compilers=self._compilers,
             )
         except WorkerError as error:  # It has ended, which matters only to requests that need it.
-            return partial(_fail, error)
-
-
-def _fail(error: WorkerError) -> NoReturn:
-    raise error
+            return partial(fail, error)
 
 
 def begun() -> dict[str, Any]:
     """Return the fields of a new record: version, id, moment and host.
 
-    The id begins with the fraction of the second in units of 16 µs, so that the names of records that begin in
-    the same second sort by time.
+    The id begins with the fraction of the second in units of 16 µs, so that the names of records that begin
+    in the same second sort by time.
     """
     now = dt.datetime.now(dt.timezone.utc)
     return {

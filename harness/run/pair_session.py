@@ -18,17 +18,9 @@ from harness.measure import protocol
 from harness.measure.protocol import SideName, SidesByPair
 from harness.records.types import Arm, Verdict, fields_of
 from harness.run.compare_settings import CompareSettings
-from harness.run.device_session import (
-    Answered,
-    DeviceObserver,
-    DeviceSession,
-    WorkerProcess,
-    most_ahead,
-    most_cards,
-    unfit,
-    worker_variables,
-)
+from harness.run.device_session import DeviceObserver, DeviceSession, most_ahead, most_cards, unfit
 from harness.run.two_workers import SIDES, PairsAhead, TurnPair
+from harness.run.worker_process import Answered, WorkerProcess, worker_variables
 from harness.suite.kernel import HostFunction, Kernel, PythonFunction, TorchFunction
 from harness.suite.loader import LoadedSuite
 from harness.suite.packages_ahead import packages_ahead

@@ -17,7 +17,8 @@ from harness.device.backends import compute_sanitizer, oclgrind
 from harness.device.findings import SanitizerFinding
 from harness.errors import HarnessError
 from harness.measure.protocol import Sanitize
-from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess
+from harness.run.device_session import DeviceObserver, DeviceSession, most_cards
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
 from harness.system.files import scratch_folder
@@ -85,7 +86,12 @@ class _Sanitizing:
         program, loaded = compute_sanitizer.program(), self.loaded
         found: list[Sanitized] = []
         with DeviceSession(
-            self.observer, loaded.suite.root, device=device, command="check", work_tree=loaded.work_tree
+            self.observer,
+            loaded.suite.root,
+            device=device,
+            command="check",
+            work_tree=loaded.work_tree,
+            cards=most_cards(loaded.suite),
         ) as session:
             session.builder.kill()  # it is no longer needed, and holds card memory
             pairs: list[tuple[PlannedCase, str]] = []

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -24,7 +25,8 @@ from harness.measure.protocol import DescribeDevices
 from harness.records.record_files import ComparisonResult, RunResult
 from harness.records.types import DeviceInfo, Row, Verdict
 from harness.run.calibrate import CalibrationResult
-from harness.run.device_session import OPEN_TIMEOUT_S, Pending, WorkerProcess, identified
+from harness.run.device_session import identified
+from harness.run.worker_process import OPEN_TIMEOUT_S, Pending, WorkerProcess
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
 from harness.system.files import scratch_folder
@@ -67,6 +69,8 @@ class CaseOfSuite(NamedTuple):
     like: tuple[str, bool]
     """Label of its size, and True if the suite's own code runs in its processes. Cases that are alike in both
     take similar time."""
+    cards: int = 1
+    """Cards that its kernel spans."""
 
 
 class Lost(NamedTuple):
@@ -194,7 +198,10 @@ def cases_of(suite: int, planned: Iterable[PlannedCase], backend: str) -> list[C
     """Return the planned cases of a suite, each once."""
     found = {
         each.case.id: CaseOfSuite(
-            suite, each.case.id, (each.case.size_label, each.kernel.runs_on_host(backend))
+            suite,
+            each.case.id,
+            (each.case.size_label, each.kernel.runs_on_host(backend)),
+            each.kernel.cards,
         )
         for each in planned
     }
@@ -355,7 +362,29 @@ def spread(
 
     `measure` is called in a thread for each card, with a suite's number and the ids of some of its cases.
     Similar cards share the cases unless `share` is False. A lost card leaves its cases to similar cards.
+    Suites with kernels that span cards are measured last, on the first card alone, because nothing else may
+    run on the cards after it.
     """
+    spanning = {case.suite for case in listed(cards[0].device) if case.cards > 1}
+
+    def some(device: DeviceInfo, *, span: bool) -> list[CaseOfSuite]:
+        return [case for case in listed(device) if (case.suite in spanning) == span]
+
+    alone: CardResults[R] = _spread(cards, partial(some, span=False), measure, share=share)
+    if not spanning or any(result.interrupted for _, result in alone.results):
+        return alone
+    together: CardResults[R] = _spread(cards[:1], partial(some, span=True), measure, share=share)
+    results = alone.results + together.results
+    return CardResults(tuple(sorted(results, key=itemgetter(0))), alone.lost + together.lost)
+
+
+def _spread(
+    cards: Sequence[Card],
+    listed: Callable[[DeviceInfo], Collection[CaseOfSuite]],
+    measure: Measure[R],
+    *,
+    share: bool,
+) -> CardResults[R]:
     sharing = _Sharing(alike(cards) if share else [(card,) for card in cards], listed)
     drivers = [_Driver(card, sharing, measure) for card in cards]
     for driver in drivers:

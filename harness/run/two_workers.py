@@ -22,7 +22,7 @@ from harness.measure.protocol import SideName, SidesByPair
 from harness.measure.quads import CANARY_EVERY, Order, PairSettings, Turn, all_four, clock_noise, wanted_quads
 from harness.measure.timing import is_one_interval, launches_per_slot
 from harness.records.types import KernelLaunch, PairedBlock, Quad
-from harness.run.device_session import Pending, WorkerProcess
+from harness.run.worker_process import Pending, WorkerProcess
 from harness.system.process import Failed, Request, failure
 
 R = TypeVar("R")

@@ -321,6 +321,8 @@ class Kernel:
             raise self.error(f"has cards {self.cards!r}; expected an integer from 1.")
         if self.cards == 1:
             return
+        if self.tune is not None:
+            raise self.error("spans cards and has tune; a sweep measures on one card, so leave out tune.")
         for backend, source in self.sources.items():
             if not isinstance(source, PythonFunction):
                 raise self.error("spans cards; expected a function of a framework, such as TorchFunction.")

@@ -1,4 +1,4 @@
-"""harness publish's pages in a browser: what they show, how they are used, what they say when they cannot."""
+"""The pages of `harness publish` in a browser: their content, their use, and their messages on errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A commit that changes what is right along with its kernels: it is told, and head is held to base's too."""
+"""A commit changes the problem along with its kernels: this is reported, and head must satisfy base's problem
+too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are not what they should be: pipes, endless devices, half a record, what a killed run left."""
+"""Wrong files in the place of records: pipes, endless devices, half a record, remains of a killed run."""
 
 from __future__ import annotations
 

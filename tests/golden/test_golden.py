@@ -594,7 +594,7 @@ def test_machine(harness, monkeypatch, tmp_path):
 
 
 def test_static():
-    """The comment on what two commits compile to. The tables hold what the compiler at hand makes."""
+    """The comment on the compiled code of two commits. Its tables depend on the compiler at hand."""
     hold("static", {"comment.md": static_comment(STATIC_REPORT, Links())})
 
 
@@ -634,7 +634,7 @@ def test_a_difference_fails_and_shows_itself(tmp_path, monkeypatch):
 
 
 def test_every_expected_file_is_held():
-    """A folder is of a test of its name, and where a test has parameters, a folder in it of one of them."""
+    """Each folder belongs to the test of its name, and each folder in it to a parameter of the test."""
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert {path.name for path in EXPECTED.iterdir()} == tests - {
         "a_difference_fails_and_shows_itself",

@@ -58,20 +58,28 @@ class Sampler:
     """Takes a light snapshot every `interval_s`, and a full one, a mark, every `mark_s` and at both ends.
 
     Enter it before the measuring child process is started: processes that hold a context by then are foreign.
-    Use one sampler for one child; the probe stays open. A failed sample is dropped, and a failed mark is an
-    empty snapshot, with the reason in `unavailable` under the key 'probe'. Sampling stops after a DeviceError
-    or ten failures in a row. With interval_s=None there is no thread, and `sample` and `mark` are called
+    If children open the device before their turn, `at_rest` is a mark from before the first of them. Use one
+    sampler for one child; the probe stays open. A failed sample is dropped, and a failed mark is an empty
+    snapshot, with the reason in `unavailable` under the key 'probe'. Sampling stops after a DeviceError or
+    ten failures in a row. With interval_s=None there is no thread, and `sample` and `mark` are called
     explicitly.
     """
 
-    def __init__(self, probe: Probe, *, interval_s: float | None = 0.02, mark_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        probe: Probe,
+        *,
+        interval_s: float | None = 0.02,
+        mark_s: float = 0.5,
+        at_rest: Snapshot | None = None,
+    ) -> None:
         self.probe = probe
         self.stopped = False
         """True after sampling has given up. Marks still ask the probe."""
         self._interval_s = interval_s
         self._mark_ns = int(mark_s * 1e9)
         self._snapshots: list[Snapshot] = []
-        self._marks: list[Snapshot] = []
+        self._marks: list[Snapshot] = [at_rest] if at_rest else []
         self._failure = ""
         self._failures = 0
         self._failures_in_a_row = 0

@@ -72,7 +72,7 @@ _FIELDS: Sequence[tuple[Any, str]] = (
     (Seconds, "gpu_s"),
     (Annotated[float, Meta(ge=-273, le=1000)], "temperature_c"),
     (Annotated[float, Meta(ge=-1e6, le=1e6)], "clock_exponent"),
-    (Annotated[int, Meta(ge=1, le=10_000)], "processes"),
+    (Annotated[int, Meta(ge=1, le=10_000)], "processes cards"),
     (Annotated[int, Meta(ge=0, le=1_000_000)], "quads"),
     (
         Size,

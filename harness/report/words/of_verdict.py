@@ -196,7 +196,7 @@ def why(diagnosis: Diagnosis | None, mark: Callable[[str], str] = str) -> str:
     ]
     told += [f"Compiled code: {mark(risk_text(risk))}." for risk in diagnosis.risks[:1]]
     if diagnosis.problem:
-        told.append(f"{'No counters' if told else 'Its cause is not known'}: {mark(diagnosis.problem)}")
+        told.append(f"No counters: {mark(diagnosis.problem)}")
     told = told or ["No cause stands out among the hardware counters."]
     return " ".join([*(launched_text(kernel, mark) for kernel in diagnosis.launched[:1]), *told])
 

@@ -23,7 +23,7 @@ from harness.device.static import disassembly
 from harness.device.static.architecture_builds import Build
 from harness.errors import BuildError, ExitCode, SuiteError, UsageError
 from harness.measure.protocol import BuildOnly, BuildOnlyReply, CaseOf
-from harness.run.device_session import WorkerProcess
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div

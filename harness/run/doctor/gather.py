@@ -23,8 +23,9 @@ from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageErr
 from harness.judgement.noise import read_calibration
 from harness.measure.protocol import Open, Timers
 from harness.records.types import DeviceInfo
-from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
+from harness.run.device_session import identified
 from harness.run.doctor.machine_facts import Disk, MachineFacts
+from harness.run.worker_process import OPEN_TIMEOUT_S, WorkerProcess
 from harness.system import git
 from harness.system.cache import cache_dir
 from harness.system.files import scratch_folder

@@ -25,8 +25,8 @@ from harness.records.imports.imported import (
 from harness.records.imports.imported_files import read_imported
 from harness.records.line_writer import VARIABLE
 from harness.records.types import DeviceInfo, Source
-from harness.run.device_session import TimedOutError
 from harness.run.executables.side_code import NOTHING, Imported, SideFolders, SideRecorder
+from harness.run.worker_process import TimedOutError
 from harness.suite.exported_commit import export
 from harness.system import git
 from harness.system.process import run_shell

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.errors import HarnessError, MeasureError, WorkerError
-from harness.run.device_session import TimedOutError
 from harness.run.executables.executable_build import Executable
 from harness.run.executables.side_code import Imported, SideRecorder
 from harness.run.executables.side_modules import CALLS
@@ -25,6 +24,7 @@ from harness.run.scripts import recorder
 from harness.run.scripts.recorder.link import FORK, GO, KILL, SEVERAL, SOCKET
 from harness.run.scripts.recorder.recording import SETTINGS
 from harness.run.scripts.script_files import script_of
+from harness.run.worker_process import TimedOutError
 from harness.system.decoding import decoder
 from harness.system.process import Ended, ShellProcess
 

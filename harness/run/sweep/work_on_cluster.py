@@ -27,7 +27,6 @@ from harness.errors import HarnessError, SuiteError, WorkerError
 from harness.judgement import noise
 from harness.records.record_files import writing_results
 from harness.records.types import Row, Source
-from harness.run.device_session import WorkerProcess
 from harness.run.several_cards import Card, settings_of
 from harness.run.sweep import cluster
 from harness.run.sweep.cluster import DaskDevices, said
@@ -40,6 +39,7 @@ from harness.run.sweep.dask_worker import (
     unpack,
 )
 from harness.run.sweep.executors import Silent
+from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import LoadedSuite, load
 from harness.system import interrupts
 from harness.system.cache import write_atomically

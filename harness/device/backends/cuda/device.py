@@ -57,6 +57,8 @@ _CANARY_STEPS = 10_000
 
 class CudaDevice(Device):
     clock = "cuda-event"
+    _is_flushed = False
+    """True if the L2 was flushed since the last launch of a framework's function."""
 
     def __init__(self, index: int) -> None:
         handle = driver.api().Device(index)
@@ -72,8 +74,6 @@ class CudaDevice(Device):
         self._flush: tuple[Memory, Memory, int] | None = None
         self._idle = True
         """True if nothing was enqueued since the last wait to flush, hold or occupy the card."""
-        self._is_flushed = False
-        """True if the L2 was flushed since the last launch."""
         self._stamps_taken = 0
         self._held = 0
         """Number of holds of the card so far."""
