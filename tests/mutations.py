@@ -95,7 +95,7 @@ MEMORY = [
     Mutation("copy", "copy", "no bound", "i < (index_t)rows * cols", "true", (10, 33)),
     Mutation("copy", "copy", "last element left out", "cols)", "cols - 1)", (10, 33), 1),
     Mutation("copy", "copy_unrolled", "one element too many", "THREADS < left;", "THREADS <= left;", (8, 64)),
-    Mutation("copy", "copy_vectorized", "last element left out", "i < left;", "i < left - 1;", (10, 33)),
+    Mutation("copy", "copy_vectorized", "last element left out", "i < left)", "i < left - 1)", (10, 33)),
     Mutation("transpose", "transpose_naive", "no row guard", "i < rows - row0", "true", (33, 65)),
     Mutation("transpose", "transpose_tiled", "no barrier", "BARRIER();", "", (65, 33)),
     Mutation("transpose", "transpose_tiled", "no store guard", " && THREAD_X < tile_rows)", ")", (65, 33)),

@@ -537,6 +537,8 @@ def test_a_function_is_asked_again_only_for_a_device_that_it_asks_for(tmp_path, 
     write_files(tmp_path / "wave", toy.persistent({}))
     suite = load(tmp_path / "wave").suite
     kernel, asked = suite.kernels[0], []
+    planned = suite.case(kernel, {"n": 64})  # without a device, so without the macro that asks for it
+    assert len(planned.macros) == len(kernel.macros) - 1
     call = Loading._call
 
     def counted(self, asking, timeout_s):

@@ -530,6 +530,11 @@ def check_answered(reply: ReturnValue | Failed | None) -> None:
         raise kind(reply.message)
 
 
+def _without_device(reply: ReturnValue | Failed | None) -> bool:
+    """Whether it is a value for which the suite's function did not ask for the device."""
+    return isinstance(reply, ReturnValue) and not reply.asked_device
+
+
 class Loading:
     """A suite.py that another process has started to run. Several run in parallel until their results are
     needed.
@@ -580,12 +585,11 @@ class Loading:
                 return self._call(call, timeout_s)
             without = msgspec.structs.replace(call, case=dataclasses.replace(call.case, device_facts=None))
             plain, whole = msgspec.json.encode(without), msgspec.json.encode(call)
-            known = next((each for each in (plain, whole) if each in self._answers), None)
-            if known is None:
-                reply = self._call(call, timeout_s)
-                known = plain if isinstance(reply, ReturnValue) and not reply.asked_device else whole
-                self._answers[known] = reply
-            return self._answers[known]
+            found = self._answers.get(plain)
+            if not _without_device(found):
+                found = self._answers.get(whole) or self._call(call, timeout_s)
+                self._answers[plain if _without_device(found) else whole] = found
+            return found
 
     def _call(self, call: SuiteCall, timeout_s: float | None) -> ReturnValue | Failed | None:
         self._process.wake()

@@ -9,7 +9,9 @@ KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) copy_vectorized(
     if (left >= 4) {
         *(GLOBAL float4*)(y + first) = *(const GLOBAL float4*)(x + first);
     } else {  // the last thread: the number of elements need not be a multiple of four
-        for (int i = 0; i < left; ++i)
-            y[first + i] = x[first + i];
+        #pragma unroll
+        for (int i = 0; i < 3; ++i)
+            if (i < left)
+                y[first + i] = x[first + i];
     }
 }
