@@ -45,6 +45,10 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
+"""Verdicts that can fail a comparison."""
+
+
 class HarnessError(Exception):
     """Root of every error raised on purpose."""
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.cli import completion, tell_at_end, tell_lines
-from harness.errors import SuiteError, UsageError
-from harness.records.types import FAILING
+from harness.errors import FAILING, SuiteError, UsageError
 from harness.suite.case_id import Selector
 
 if TYPE_CHECKING:

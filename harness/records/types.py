@@ -511,8 +511,6 @@ VerdictStatus = Literal[
     "missing",
     "failed",
 ]
-FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
-"""Verdicts that can fail a comparison."""
 
 
 def nothing_compared(statuses: Iterable[str]) -> bool:

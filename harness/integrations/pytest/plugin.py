@@ -156,7 +156,7 @@ def _check_cards(gpus: str, device: str | None, base: str | None) -> None:
 
 
 def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
-    from harness.records.types import FAILING
+    from harness.errors import FAILING
 
     if not gate:
         raise pytest.UsageError("--perf-fail-on says which verdicts fail the gate: give --perf-gate as well.")

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from rich.text import Text
 
-from harness.errors import ExitCode
+from harness.errors import FAILING, ExitCode
 from harness.judgement.judge import Policy
 from harness.judgement.saved_runs import FilesResult
 from harness.judgement.statistics.rates import false_alarm_bound
 from harness.numbers import exact, half_of, rough, seconds
 from harness.records.record_files import CalibrationSummary, ComparisonResult
-from harness.records.types import FAILING, Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
+from harness.records.types import Comparison, DeviceInfo, Verdict, fields_of, nothing_compared
 from harness.report.table import Cell, Column, Sheet
 from harness.report.terminal.run_tables import console, print_end, print_error, print_out, styled
 from harness.report.words.of_diagnosis import counter_sheet
