@@ -35,8 +35,8 @@ from harness.history.figures import METRICS, METRICS_OF_COUNTERS, Metric
 from harness.measure.timing import MeasureSettings
 from harness.records.types import METHOD_VERSION, DeviceInfo, Row
 from harness.report.terminal.run_tables import outcome
-from harness.run.device_session import opening
 from harness.run.run import Session, SessionSettings
+from harness.run.worker_process import opening
 from harness.suite.case_id import size_label
 from harness.suite.loader import load
 from harness.suite.planning import divided, plan
