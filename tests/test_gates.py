@@ -317,6 +317,8 @@ def test_what_has_no_counter_is_told_by_moments_beside_counters(reason):
 
 def test_a_further_card_that_a_case_spans_counts_too():
     measured, other = block(quads(), told()), block(quads(), throttled(0.5, 120, 130, "hw_thermal"))
+    assert measured.telemetry
+    assert other.telemetry
     both = replace(measured, telemetry=replace(measured.telemetry, beside=(other.telemetry,)))
     assert unclean(gated(both)) == list(range(11, 22))
     found = "thermal-throttle: On card 2: The card held back for hw_thermal in 11 of 50 quads."
