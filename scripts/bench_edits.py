@@ -230,6 +230,8 @@ def main() -> None:
                 tell(results[-1], edits)
                 if given.json:
                     given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+                if not results[-1]["complete"]:
+                    raise SystemExit("Interrupted.")
     total = sum(result["wall_s"] for result in results)
     print(f"{total:.0f} s on the wall, {sum(map(device_s, results)):.1f} s of device time.")
 
