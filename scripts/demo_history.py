@@ -174,8 +174,8 @@ def work(commits: Sequence[str], cases: Sequence[str]) -> Iterator[tuple[str, ..
     run = ("run", "--max-time", "0.2", "--no-library", "--profile-wall", *cases, "--commit")
     yield (*compared(FIRST_COMPARED), "--explain")
     yield from ((*run, commit) for commit in rng.sample(commits, len(commits)))
-    others = (number for number, step in enumerate(STEPS) if step.kind != "none")
-    yield from (compared(number) for number in reversed([*others]) if number != FIRST_COMPARED)
+    others = [number for number, step in enumerate(STEPS) if step.kind != "none" and number != FIRST_COMPARED]
+    yield from map(compared, sorted(others, key=lambda number: STEPS[number].expected != "slower"))
     yield from ((*run, commit) for commit in rng.sample(commits, len(commits)))
 
 
