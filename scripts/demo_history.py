@@ -6,12 +6,14 @@ FOLDER becomes a repository with the kernels of this one. Its commits make real 
 history again, plant slowdowns, or change nothing that runs. FOLDER/truth.json says which. The script compares
 the commits around a planted slowdown. Then it measures every commit, in random order, so that a card that
 becomes warm favours none. In the time that is left it compares the other edits, and measures commits again.
+Most commits that change nothing edit a kernel that is not measured: it need not be compiled.
 scripts/demo_data.py packs the records.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import random
@@ -22,19 +24,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 if __package__ in (None, ""):  # run as a command: the folder above is where `scripts` is found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harness.cli import main as main_of_harness
 from scripts.bench_edits import ROOT, Edit, edited, git
 
-CASES = {
-    "copy": ("copy_unrolled@4096",),
-    "transpose": ("transpose_tiled@4096",),
-    "matmul": ("naive_coalesced@2048", "shared_tile@2048", "wmma_warp_tiling@2048"),
-}
-"""Kernels that are measured, by suite; each takes below 5 ms."""
+CASES = ("copy.copy_unrolled@2048", "matmul.naive_coalesced@2048", "matmul.shared_tile@2048")
+"""Kernels that are measured; each takes below 3 ms."""
 FIRST_DAY = "2026-11-{:02d}T09:00:00+00:00"
 PEOPLE = ("Ada", "Grace", "Edsger")
 Kind = Literal["real", "planted", "none"]
@@ -62,13 +61,6 @@ def _reversed(*edits: Edit) -> tuple[Edit, ...]:
     )
 
 
-_CAP = Edit(
-    "matmul",
-    "wmma_warp_tiling",
-    "168 registers at most",
-    "KERNEL LAUNCH_BOUNDS(WARP, 1, 1) wmma_warp_tiling",
-    "KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling",
-)
 _WIDE = Edit(
     "matmul", "naive_coalesced", "64-bit offsets", "typedef int offset_t;", "typedef index_t offset_t;"
 )
@@ -78,8 +70,7 @@ _SQUARE = Edit(
 _ITEMS = Edit("copy", "copy_unrolled", "items a thread", '"ITEMS": 4', '"ITEMS": 1', in_suite=True)
 _STEP = "            sum += tile_a[y][p] * tile_b[p][x];\n        BARRIER();"
 _BARRIERS = Edit("matmul", "shared_tile", "barriers", _STEP, _STEP + "\n        BARRIER();" * 3)
-_EMPTY = "    __shared__ __align__(32) Tile tile;\n"
-BEFORE = (_CAP, _WIDE, _SQUARE, _ITEMS)
+BEFORE = (_WIDE, _SQUARE, _ITEMS)
 """Edits that make the first commit of the kernels as they are."""
 STEPS = (
     Step("Kernels: copies, transposes and products of matrices"),
@@ -87,31 +78,7 @@ STEPS = (
         "transpose_tiled: say why the tile is padded",
         edits=_comment("transpose", "transpose_tiled", "padded"),
     ),
-    Step("copy_unrolled: name the unit", edits=_comment("copy", "copy_unrolled", "elements, not bytes")),
-    Step(
-        "wmma_warp_tiling: give it its registers back",
-        "real",
-        "faster",
-        _reversed(_CAP),
-        "432fdece of gpu-harness, which measured 11 % at 4096 on an H200",
-    ),
-    Step(
-        "shared_tile: a remark on banks",
-        edits=_comment("matmul", "shared_tile", "no two threads share a bank"),
-    ),
-    Step("naive_coalesced: a remark", edits=_comment("matmul", "naive_coalesced", "one element a thread")),
-    Step(
-        "shared_tile: wait until every warp has finished",
-        "planted",
-        "slower",
-        (_BARRIERS,),
-        "three barriers too many; one costs 1.5 to 2.3 % on an H200",
-    ),
-    Step(
-        "copy_unrolled: a remark",
-        edits=_comment("copy", "copy_unrolled", "see copy for one element a thread"),
-    ),
-    Step("transpose_tiled: a remark", edits=_comment("transpose", "transpose_tiled", "32 banks")),
+    Step("copy_vectorized: name the unit", edits=_comment("copy", "copy_vectorized", "elements, not bytes")),
     Step(
         "naive_coalesced: 32-bit offsets, blocks of 64 x 4",
         "real",
@@ -120,12 +87,22 @@ STEPS = (
         "e9f0fc02 of gpu-harness, which measured 10 % and 5 % at 4096 on an H200",
     ),
     Step(
-        "wmma_warp_tiling: leave empty matrices at once",
-        "planted",
-        "same",
-        (Edit("matmul", "wmma_warp_tiling", "guard", _EMPTY, f"{_EMPTY}    if (m < 1)\n        return;\n"),),
-        "other code that takes the same time",
+        "shared_tile: a remark on banks",
+        edits=_comment("matmul", "shared_tile", "no two threads share a bank"),
     ),
+    Step("naive: a remark", edits=_comment("matmul", "naive", "one element a thread")),
+    Step(
+        "shared_tile: wait until every warp has finished",
+        "planted",
+        "slower",
+        (_BARRIERS,),
+        "three barriers too many; one costs 1.5 to 2.3 % on an H200",
+    ),
+    Step(
+        "copy_vectorized: a remark",
+        edits=_comment("copy", "copy_vectorized", "see copy for one element a thread"),
+    ),
+    Step("transpose_tiled: a remark", edits=_comment("transpose", "transpose_tiled", "32 banks")),
     Step(
         "copy_unrolled: four elements a thread",
         "planted",
@@ -133,7 +110,11 @@ STEPS = (
         _reversed(_ITEMS),
         "the first commit had one element a thread",
     ),
-    Step("shared_tile: a remark", edits=_comment("matmul", "shared_tile", "a warp owns a row")),
+    Step("warp_tiling: a remark", edits=_comment("matmul", "warp_tiling", "a warp owns a tile")),
+    Step(
+        "transpose_tiled: another remark",
+        edits=_comment("transpose", "transpose_tiled", "reads run along rows"),
+    ),
     Step(
         "naive_coalesced: offsets that no matrix outgrows",
         "planted",
@@ -141,11 +122,8 @@ STEPS = (
         (_WIDE,),
         "64-bit offsets again; they cost 10 % at 4096 on an H200",
     ),
-    Step(
-        "transpose_tiled: another remark",
-        edits=_comment("transpose", "transpose_tiled", "reads run along rows"),
-    ),
-    Step("wmma_warp_tiling: a remark", edits=_comment("matmul", "wmma_warp_tiling", "a warp owns 64 x 64")),
+    Step("thread_tiling: a remark", edits=_comment("matmul", "thread_tiling", "a column of C a thread")),
+    Step("naive_coalesced: one more remark", edits=_comment("matmul", "naive_coalesced", "64 x 4 threads")),
     Step(
         "shared_tile: two barriers a step are enough",
         "planted",
@@ -153,11 +131,8 @@ STEPS = (
         _reversed(_BARRIERS),
         "takes the planted barriers back",
     ),
-    Step(
-        "copy_unrolled: one more remark", edits=_comment("copy", "copy_unrolled", "loads leave before stores")
-    ),
-    Step("naive_coalesced: one more remark", edits=_comment("matmul", "naive_coalesced", "64 x 4 threads")),
     Step("shared_tile: one more remark", edits=_comment("matmul", "shared_tile", "tiles of 32 x 32")),
+    Step("transpose_tiled: one more remark", edits=_comment("transpose", "transpose_tiled", "no guard")),
 )
 FIRST_COMPARED = 6
 """The step whose comparison comes first: the planted barriers."""
@@ -174,36 +149,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     began = time.monotonic()
     commits = build(asked.folder)
-    longest, told = 0.0, 0
-    for words in work(commits, asked.size):
+    cases = [f"{case.partition('@')[0]}@{asked.size}" for case in CASES] if asked.size else CASES
+    importlib.import_module("harness.cli.run_command")  # once, and not in each command
+    importlib.import_module("harness.cli.compare_command")
+    longest: dict[str, float] = {}
+    for words in work(commits, cases):
         start = time.monotonic()
-        if start - began + 1.2 * longest > asked.seconds:
-            break
-        harness(asked.folder, *words, "--device", asked.device)
-        longest = max(longest, time.monotonic() - start)
-        told += 1
-    print(f"{told} commands in {time.monotonic() - began:.0f} s")
+        if start - began + 1.1 * longest.get(words[0], 0.0) < asked.seconds:
+            harness(asked.folder, *words, "--device", asked.device)
+            longest[words[0]] = max(longest.get(words[0], 0.0), time.monotonic() - start)
+    print(f"{time.monotonic() - began:.0f} s")
     return 0
 
 
-def work(commits: Sequence[str], size: str | None) -> Iterator[tuple[str, ...]]:
+def work(commits: Sequence[str], cases: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the commands in the order of their worth: the time may end before they do."""
     rng = random.Random(1)  # noqa: S311 - an order, not a secret
-    every = [f"{suite}.{kernel}" for suite, kernels in CASES.items() for kernel in kernels]
-    cases = [f"{case.partition('@')[0]}@{size}" for case in every] if size else every
 
     def compared(number: int) -> tuple[str, ...]:
         edit = STEPS[number].edits[0]
         own = [case for case in cases if case.startswith(f"{edit.suite}.{edit.kernel}@")]
-        return ("compare", commits[number - 1], commits[number], *own, "--explain")
+        return ("compare", commits[number - 1], commits[number], *own, "--profile-wall")
 
-    runs = [("run", "--commit", commit, "--max-time", "0.5", *cases) for commit in commits]
-    yield compared(FIRST_COMPARED)
-    yield from rng.sample(runs, len(runs))
-    for number, step in enumerate(STEPS):
-        if step.kind != "none" and number != FIRST_COMPARED:
-            yield compared(number)
-    yield from rng.sample(runs, len(runs))
+    run = ("run", "--max-time", "0.2", "--no-library", "--profile-wall", *cases, "--commit")
+    yield (*compared(FIRST_COMPARED), "--explain")
+    yield from ((*run, commit) for commit in rng.sample(commits, len(commits)))
+    others = [number for number, step in enumerate(STEPS) if step.kind != "none" and number != FIRST_COMPARED]
+    yield from map(compared, sorted(others, key=lambda number: STEPS[number].expected != "slower"))
+    yield from ((*run, commit) for commit in rng.sample(commits, len(commits)))
 
 
 def build(folder: Path) -> list[str]:
@@ -253,17 +226,39 @@ def committed(folder: Path, subject: str, date: str, person: str) -> str:
 
 
 def harness(folder: Path, *words: str) -> None:
-    """Run a command of the harness; its output goes to ours, shortened. A regression is no failure."""
+    """Run a command in a copy of this process, where all is imported. Tell its status and its time.
+
+    Its output goes to the log. A regression is no failure.
+    """
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    print(
-        f"{words[0]} {words[2][:8]}: exit status {done.returncode} in {time.monotonic() - began:.1f} s",
-        flush=True,
-    )
-    with (folder / ".asv/demo.log").open("a", encoding="utf-8") as log:
-        log.write(f"$ harness {' '.join(words)}\n{done.stdout}\n{done.stderr}\n")
+    log = folder / ".asv/demo.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("a", encoding="utf-8") as output:
+        output.write(f"$ harness {' '.join(words)}\n")
+        output.flush()
+        sys.stdout.flush()
+        process = os.fork()
+        if not process:
+            _become_harness(folder, output.fileno(), *words)
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    commit = next(each for each in words if len(each) == 40)
+    print(f"{words[0]} {commit[:8]}: status {status} in {time.monotonic() - began:.1f} s", flush=True)
+
+
+def _become_harness(folder: Path, output: int, *words: str) -> NoReturn:
+    status = 1
+    try:
+        os.chdir(folder)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.argv = ["harness", *words]
+        main_of_harness()
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":
