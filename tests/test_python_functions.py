@@ -317,6 +317,26 @@ def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
         np.testing.assert_array_equal(y.view(np.float32), np.float32(value))
 
 
+class Whole(np.ndarray):
+    def __iter__(self):
+        raise AssertionError("a list of its elements takes longer than the kernel")
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+def test_only_a_function_that_spans_cards_gets_lists_of_rows(tmp_path, monkeypatch, cards):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = "given = []\n\n\ndef keep(x, y):\n    given.extend((x, y))\n"
+    file = write_files(tmp_path, {f"kept{cards}.py": text}) / f"kept{cards}.py"
+    parameters = [Parameter(name, "float32", Layout((cards, 4), "float32")) for name in "xy"]
+    call = PythonCall("numba", file, "keep", tuple(parameters), ("y",), {}, tmp_path, "", cards=cards)
+    kind = np.ndarray if cards > 1 else Whole
+    monkeypatch.setattr(Numba, "tensor", lambda _, argument, __: argument.view(kind))
+    function = FrameworkFunction(call, ExecutionContext())
+    function([np.zeros((cards, 4), np.float32), np.ones((cards, 4), np.float32)])
+    _, y = sys.modules[f"kept{cards}"].given
+    assert [len(y), type(y)] == ([2, list] if cards > 1 else [1, Whole])
+
+
 def test_a_function_gets_what_a_setup_gave(tmp_path):
     file = {"planned.py": "def planned(x, y, plan):\n    plan.run(x, y)\n"}
     made = """

@@ -656,11 +656,14 @@ class FrameworkFunction:
                 values[parameter.name] = number(argument)
                 continue
             whole = self.framework.tensor(argument, parameter)
-            others, is_written = self.framework.others, parameter.name in self._call.written
-            there = others.rows(whole, is_written=is_written) if others else []
-            by_card = [whole[0], *(row.there for row in there)] if others else list(whole)
-            values[parameter.name] = by_card if self._call.cards > 1 else whole
-            rows += there
+            if self._call.cards == 1:
+                values[parameter.name] = whole
+            elif others := self.framework.others:
+                there = others.rows(whole, is_written=parameter.name in self._call.written)
+                values[parameter.name] = [whole[0], *(row.there for row in there)]
+                rows += there
+            else:
+                values[parameter.name] = list(whole)
         if self._binding is None:
             return _Converted(list(values.values()), {}, rows)
         values = {**self.framework.values(), **self._call.macros, **values}
