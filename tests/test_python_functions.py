@@ -136,6 +136,8 @@ def test_what_nobody_can_tell_is_refused(source, said):
 
 
 NUMBA = """\
+import json
+
 import numba
 import numpy as np
 from beside import twice
@@ -185,6 +187,10 @@ def raising(x):
     raise ValueError("no table for this size")
 
 
+def unfit(x):
+    json.dump({}, None)
+
+
 def untypable(x, y):
     _untypable(x)
 
@@ -204,6 +210,7 @@ NAMES = [
     "strided",
     "two",
     "raising",
+    "unfit",
     "untypable",
     "absent",
 ]
@@ -215,7 +222,7 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     rows = checked(suite_of(tmp_path / "py", NAMES, files, more="macros={'FACTOR': 2}"))
     assert [(status, reason) for status, reason, _ in rows] == [
         *[("verified", "")] * 2,
-        *[("failed", "launch-refused")] * 8,
+        *[("failed", "launch-refused")] * 9,
         ("failed", "build-failed"),
         ("failed", "suite"),
     ], rows
@@ -227,9 +234,10 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     assert "not in row order in memory; expected numpy.ascontiguousarray(result)" in said["strided"]
     assert "returned 2 results; expected y" in said["two"]
     assert "raising of ops.py raised ValueError: no table for this size" in said["raising"]
+    assert said["unfit"].endswith("AttributeError: 'NoneType' object has no attribute 'write', in json")
     assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
     assert "raised TypingError" in said["untypable"]
-    assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+    assert "ops.py has nothing named 'absent'; it has json, numba, np, twice, given" in said["absent"]
 
 
 COLUMNS = """\

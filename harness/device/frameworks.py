@@ -736,6 +736,8 @@ def _raised(call: PythonCall) -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError):
             # Each commit's modules are unloaded after a function's first call.
             said += f". Import it at the top of {call.file.name}, not inside the function"
+        if isinstance(error, AttributeError):
+            said += _elsewhere(error, call.file)
         if names & set(_COMPILERS):
             raise BuildError(said, log=log) from error
         if names & {"OutOfMemoryError", "MemoryError"}:
@@ -743,3 +745,9 @@ def _raised(call: PythonCall) -> Iterator[None]:
         if names & {"AcceleratorError"} or "illegal memory access" in str(error):
             raise KernelError(said, log=log) from error
         raise LaunchError(said, log=log) from error
+
+
+def _elsewhere(error: Exception, file: Path) -> str:
+    """Return the module that raised an error, if it is another one: its version may not fit."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return "" if frame.f_code.co_filename == str(file) else f", in {frame.f_globals.get('__name__')}"
