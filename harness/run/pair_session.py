@@ -94,13 +94,6 @@ def match(
     return both, alone
 
 
-def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
-    """Return a case of head against itself, with a planted slowdown of `steps` if given."""
-    base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
-    head = msgspec.structs.replace(base, steps=steps or 0)
-    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
-
-
 def failed_by(verdict: Verdict, failed: Failed | HarnessError) -> Verdict:
     """Return the verdict of a case that failed with this error."""
     return replace(verdict, status="failed", **fields_of(failed, "reason", "message", "log", "side"))
