@@ -259,11 +259,15 @@ class PairSession(DeviceSession):
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
 
     def begin_ahead(self) -> None:
-        """Start a pair of processes, if one is needed."""
+        """Start a pair of processes, if one is needed, and let them open the device and build.
+
+        Another thread may call it while nothing is timed.
+        """
         pairs, _ = self.ahead.wanted
         if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
             self._template = self._with_packages(pairs)
         self.ahead.start(self._new_turns, 1)
+        self.ahead.prepare(1)
 
     def _with_packages(self, pairs: Sequence[protocol.PairOf]) -> Template | None:
         """Return a process that imports the packages of these pairs; None if it must not.
