@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -324,9 +324,12 @@ class PairSession(DeviceSession):
             return WorkerProcess(self.scratch, answered=answered, fresh=self._fresh, template=self._template)
         return self._new_worker(toolchain.python, environment_of(toolchain))
 
-    def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
-        """Let a side's process load that side's suite, and send it the other."""
-        self._open(worker, self._told_to(side))
+    def _open_side(self, side: SideName, worker: WorkerProcess) -> Callable[[], protocol.OpenReply]:
+        """Let a side's process open the device. Return a function that waits until it has loaded that side's
+        suite. The other suite is sent to it.
+        """
+        worker.begin_open(self._spec)()
+        return self._begin_open(worker, self._told_to(side))
 
     def __exit__(self, *error: object) -> None:
         self.ahead.close()
