@@ -225,8 +225,12 @@ class PairSession(DeviceSession):
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """Ask a pair of processes. Start it if there is none, and end it if it fails."""
         return self._answered(
-            self._side_processes, lambda turns: turns.compare(request, timeout_s, self.ahead.prepare)
+            self._side_processes, lambda turns: turns.compare(request, timeout_s, self._prepare_ahead)
         )
+
+    def _prepare_ahead(self) -> None:
+        with self.wall_time.during("open"):
+            self.ahead.prepare()
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
