@@ -238,14 +238,6 @@ def test_what_two_fresh_processes_leave_open_more_of_them_confirm(again, process
     assert told(made.verdict()) == ("regression", "slower-in-time")
 
 
-@pytest.mark.parametrize(
-    ("effects", "again", "left"),
-    [((), (), 2), ((0.004,), (), 1), ((0.04,), (), 3), ((-0.04, -0.04), (), 2), ((0.04, 0.04), (0.04,), 1)],
-)
-def test_an_effect_beyond_the_tolerance_lets_processes_that_will_confirm_it_be_expected(effects, again, left):
-    assert trial(*effects, again=again).processes_left == left
-
-
 ONE_LOOK = Policy(looks=(2,), spending=(1.0,), same_spending=(1.0,))
 
 

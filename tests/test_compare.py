@@ -622,4 +622,4 @@ def test_a_comparison_tells_why_each_process_imports_its_framework(tmp_path):
         assert session._with_packages(pairs) is None
     [told] = watching.waited
     assert told.startswith("Each process imports the packages of its functions again: ")
-    assert told.endswith("one.py mentions environ.")
+    assert told.endswith("one.py mentions environ, and may change what they find or read.")

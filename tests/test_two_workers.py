@@ -55,6 +55,12 @@ class Host:
         self.opened: list[str] = []
         self.killed: list[str] = []
         self.closed: list[str] = []
+        self.opened_before_loading: list[int] = []
+
+    def open(self, side: str, _worker: object) -> Callable[[], object]:
+        """Open a device, and begin to load a suite."""
+        self.opened.append(side)
+        return lambda: self.opened_before_loading.append(len(self.opened))
 
     def of(self, kind: type) -> list[tuple[str, Any]]:
         return [(side, request) for side, request in self.asked if isinstance(request, kind)]
@@ -128,7 +134,7 @@ def compared(
     host = Host({"base": base, "head": head}, answers)
     pair = TurnPair(
         lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
-        lambda side, worker: host.opened.append(side),
+        host.open,
         lambda stage: None,
         first,
     )
@@ -255,9 +261,10 @@ def test_the_side_that_is_named_opens_the_device_builds_and_runs_first(first):
 def test_a_process_that_cannot_be_started_leaves_none_behind():
     host = Host({}, {})
 
-    def open_device(side: SideName, worker: Any) -> None:
+    def open_device(side: SideName, worker: Any) -> Callable[[], object]:
         if side == "head":
             raise BuildError("There is no such device.")
+        return host.open(side, worker)
 
     pair = TurnPair(lambda side: Worker(side, host), open_device, lambda stage: None, "base")  # type: ignore[arg-type, return-value]
     with pytest.raises(BuildError):
@@ -359,7 +366,7 @@ def test_a_side_that_is_faster_than_the_device_can_be_is_refused(tmp_path):
 def new_pair_of(host: Host) -> Callable[[SideName], TurnPair]:
     return lambda first: TurnPair(
         lambda side: Worker(side, host),  # type: ignore[arg-type, return-value]
-        lambda side, worker: host.opened.append(side),
+        host.open,
         lambda stage: None,
         first,
     )
@@ -382,6 +389,7 @@ def test_the_next_pairs_build_while_one_is_measured_and_another_side_comes_first
     ahead.start(new, 1)
     ahead.prepare(1)
     assert host.opened == ["head", "base"]
+    assert host.opened_before_loading == [2, 2]
     for first in ("head", "base", "head"):
         pair = ahead.next(new)
         assert pair.is_open

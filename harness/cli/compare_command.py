@@ -77,8 +77,11 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     else:
         base, head, cases = commits_of(config, base, rest)
         selection = dataclasses.replace(selection, cases=cases)
+        from harness.run.worker_process import import_beside
+
         with opening(selection, config):  # before imports that take as long
             settings = settings_from(config, selection, given)
+            import_beside("harness.run.compare")  # while the suites load
             compared = compare_pairs(selection.pairs(config, base, head), selection, settings)
         results, hint = compared.results, _without_a_card(compared, base)
     if given["profile_wall"]:

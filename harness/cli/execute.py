@@ -6,24 +6,27 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli import echo_json, options, show_sheets, tell_failed, tell_lines, tell_wall_time
 from harness.cli.on_cards import measure_suites
 from harness.config import load_config
-from harness.device.lock import Busy
 from harness.errors import ExitCode
-from harness.history.row_summary import summary_of
-from harness.measure.timing import MeasureSettings
-from harness.records.record_files import RunResult
-from harness.records.types import DeviceInfo
 from harness.report.terminal.progress import ProgressObserver
 from harness.report.terminal.run_tables import check_table, print_end, run_tables
-from harness.run.run import Session, SessionSettings
-from harness.suite.loader import LoadedSuite
-from harness.suite.planning import PlannedCase, divided, plan
+from harness.run.worker_process import import_beside
+from harness.suite.planning import divided, plan
+
+if TYPE_CHECKING:
+    from harness.device.lock import Busy
+    from harness.measure.timing import MeasureSettings
+    from harness.records.record_files import RunResult
+    from harness.records.types import DeviceInfo
+    from harness.run.run import SessionSettings
+    from harness.suite.loader import LoadedSuite
+    from harness.suite.planning import PlannedCase
 
 NOT_FOR_THIS_DEVICE = (
     "Nothing of it runs on this device. 'harness devices' says what else there is here, and why no more; "
@@ -53,6 +56,8 @@ class _Runs:
     def measure(
         self, suite: int, device: str | None, only: Collection[str] | None, observer: ProgressObserver
     ) -> RunResult:
+        from harness.run.run import Session
+
         loaded, _ = self.suites[suite]
         with Session(loaded, dataclasses.replace(self.settings, device=device), observer) as session:
             cases, others = self._divided(suite, session.device)
@@ -82,21 +87,26 @@ def execute(
     config = load_config()
     if measure is not None and measure.l2 is None:
         measure = dataclasses.replace(measure, l2=config.l2)  # type: ignore[arg-type]
-    settings = SessionSettings(
-        command=command,
-        device=chosen.device or config.device,
-        measure=measure,
-        timeout_s=chosen.timeout or config.timeout_s,
-        seed=chosen.seed,
-        library=not no_library and max_launch_ms is None,  # a library decides its own launches
-        max_launch_ms=max_launch_ms,
-        counters=counters,
-        busy=busy,
-        results=None if no_save else results or config.results_folder,
-    )
+    import_beside("harness.run.run")  # while the suites load
     with ProgressObserver() as observer:
-        runs = _Runs(chosen.suites(config), chosen, settings)
-        found = measure_suites(runs, len(runs.suites), chosen, settings.device, observer)
+        suites = chosen.suites(config)
+
+        from harness.run.run import SessionSettings
+
+        settings = SessionSettings(
+            command=command,
+            device=chosen.device or config.device,
+            measure=measure,
+            timeout_s=chosen.timeout or config.timeout_s,
+            seed=chosen.seed,
+            library=not no_library and max_launch_ms is None,  # a library decides its own launches
+            max_launch_ms=max_launch_ms,
+            counters=counters,
+            busy=busy,
+            results=None if no_save else results or config.results_folder,
+        )
+        runs = _Runs(suites, chosen, settings)
+        found = measure_suites(runs, len(suites), chosen, settings.device, observer)
     finished = [result for _, result in found]
     if profile_wall:
         tell_wall_time(finished)
@@ -135,6 +145,8 @@ def _show(result: RunResult, *, timed: bool) -> None:
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:
+    from harness.history.row_summary import summary_of
+
     return {
         "run": result.run,
         "complete": not result.interrupted,

@@ -76,12 +76,14 @@ def measure_suites(
 
 def opening(selection: options.Selection, config: Config) -> AbstractContextManager[None]:
     """Return a context that opens the command's device, or finds its cards, while it loads suites."""
-    from harness.run import several_cards, worker_process
-
     if selection.gpus is not None:
-        return several_cards.finding(selection.gpus)
+        from harness.run.several_cards import finding
+
+        return finding(selection.gpus)
     if selection.scheduler is not None:
         return nullcontext()
+    from harness.run import worker_process  # alone: several cards need as long to import as a card to open
+
     return worker_process.opening(selection.device or config.device)
 
 

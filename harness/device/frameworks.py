@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.device.backends.base import Argument, as_python
+from harness.device.backends.arguments import as_python
+from harness.device.backends.base import Argument
 from harness.device.spanning import OtherCards, RowCopy
 from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
 from harness.records.types import CompiledKernel, Resources

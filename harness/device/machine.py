@@ -10,7 +10,6 @@ import contextlib
 import os
 import platform
 import re
-from importlib import metadata
 from pathlib import Path
 
 from harness.records.types import DeviceInfo, Host
@@ -65,6 +64,8 @@ _PACKAGES = (
 
 def describe_host() -> Host:
     """Return this machine, with versions of the packages that measure or compute on it."""
+    from importlib import metadata
+
     import psutil
 
     packages = {}

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from harness.records.types import Row
 from harness.suite.case_id import short_id
+
+if TYPE_CHECKING:  # a command that measures would wait for them
+    import numpy as np
+    import numpy.typing as npt
 
 Direction: TypeAlias = Literal["higher", "lower", "none", "unknown"]
 
@@ -237,7 +238,7 @@ def figure_of(metric: Metric, row: Row) -> float:
     return float(median(found) if isinstance(found, tuple) else found)
 
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 Key: TypeAlias = tuple[str, ...]
 """A case within its group: kernel and size of a suite, or parameters of another benchmark."""
 

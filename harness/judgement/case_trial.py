@@ -232,18 +232,6 @@ class CaseTrial:
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
 
     @property
-    def processes_left(self) -> int:
-        """Return how many processes to expect: until the next look, and those that will confirm it.
-
-        An effect beyond the tolerance will probably need to be confirmed.
-        """
-        looks, stage = self.policy.looks, self._stage
-        left = max(1, looks[self.looks] - len(stage))
-        seen = [each.all.time.value for each in stage if each.all.time]
-        likely = not self.confirming and any(abs(effect) > self.policy.tolerance for effect in seen)
-        return left + looks[0] if likely else left
-
-    @property
     def suspicious(self) -> bool:
         """Tell whether outliers cost one side more than tolerated, whether or not by chance."""
         return abs(self.tail(self.rounds).cost) > self.policy.tail_margin

@@ -24,6 +24,7 @@ from harness.records.types import (
     Row,
     Toolchain,
 )
+from harness.suite.problem import Case
 from harness.suite.suite_data import SuiteData
 from harness.system.cache import Manifest
 from harness.system.process import Request
@@ -62,6 +63,13 @@ class PairOf(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sides(self) -> dict[SideName, PairSide]:
         return {"base": self.base, "head": self.head}
+
+
+def against_itself(case: Case, name: str, steps: int | None = None) -> PairOf:
+    """Return a case of head against itself, with a planted slowdown of `steps` if given."""
+    base = PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
+    head = msgspec.structs.replace(base, steps=steps or 0)
+    return PairOf(id=name, sizes=case.sizes, base=base, head=head)
 
 
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):

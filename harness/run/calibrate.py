@@ -17,7 +17,7 @@ from harness.judgement.statistics.paired import ProcessEffect
 from harness.measure import protocol
 from harness.records.types import DeviceInfo, Verdict
 from harness.run.compare import Comparing
-from harness.run.pair_session import CaseEntry, against_itself
+from harness.run.pair_session import CaseEntry
 from harness.suite.planning import PlannedCase
 
 MOST_EFFECTS = 256
@@ -100,7 +100,8 @@ class _Work:
 
     def _same(self) -> None:
         entries = [
-            self._entry(against_itself(planned.case, planned.case.id), planned) for planned in self.plan
+            self._entry(protocol.against_itself(planned.case, planned.case.id), planned)
+            for planned in self.plan
         ]
         result = self.comparing.compare(entries)
         self._digests |= {entry.pair.id: entry.digests for entry in entries if entry.digests}
@@ -112,13 +113,15 @@ class _Work:
     def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
         """Return every case with every slowdown, and the number of steps for it."""
         wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
-        pairs = [against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
+        pairs = [protocol.against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
         steps = self.comparing.find_steps(pairs, [level for _, level in wanted])
         return [(*each, found) for each, found in zip(wanted, steps, strict=True) if found is not None]
 
     def _plant(self, plantings: Sequence[tuple[PlannedCase, float, int]]) -> None:
         entries = [
-            self._entry(against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned)
+            self._entry(
+                protocol.against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned
+            )
             for planned, level, steps in plantings
         ]
         result = self.comparing.compare(entries)

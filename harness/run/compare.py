@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import os
 import random
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,8 +47,9 @@ from harness.records.types import (
 from harness.run.builds.code_differences import code_differences
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for, recorded_settings
 from harness.run.inspect_pairs import ProblemChanges, checked_at_head, inspect, verify_identical
-from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, against_itself, failed_by, match
+from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, failed_by, match
 from harness.run.two_workers import SIDES
+from harness.run.worker_process import import_beside
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import Case
@@ -65,6 +64,10 @@ WARM_S = 0.01
 
 SUPPOSED = 0.02
 """Slowdown that is supposed of a case that is no regression. Counters of the same code twice show less."""
+
+
+PROCESSES_AHEAD = 4
+"""Number of processes that open the device at once: two for the first look, and two that confirm."""
 
 
 class Comparing(PairSession):
@@ -83,6 +86,7 @@ class Comparing(PairSession):
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
         """Levels of all blocks so far, from every comparison of the session."""
+        self.wanted = PROCESSES_AHEAD
         self.unplanted: list[str] = []
         """Sentences on slowdowns that could not be planted."""
         self._journal: ComparisonJournal
@@ -90,11 +94,10 @@ class Comparing(PairSession):
 
     def __enter__(self) -> Self:
         # Judging needs it. Loading it takes as long as opening a device, for which this thread waits.
-        threading.Thread(target=importlib.import_module, args=("scipy.special",), name="scipy").start()
+        import_beside("scipy.special")
         super().__enter__()
         try:
             self.policy = policy_for(self.device, self.settings)
-            self.wanted = self.policy.looks[0]
             pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(pair, l2=self.settings.l2)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
@@ -242,11 +245,13 @@ class Comparing(PairSession):
         """
         measured = [entry.trial.case for entry in entries if not entry.trial.settled and not entry.in_turns]
         for case in measured:
-            (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
+            (steps,) = self.find_steps(
+                [protocol.against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance]
+            )
             if steps is not None:
-                same = self.entry(against_itself(case, TWIN_SAME), case)
-                return [same, self.entry(against_itself(case, TWIN_PLANTED, steps), case)]
-        return [self.entry(against_itself(case, TWIN_SAME), case) for case in measured[:1]]
+                same = self.entry(protocol.against_itself(case, TWIN_SAME), case)
+                return [same, self.entry(protocol.against_itself(case, TWIN_PLANTED, steps), case)]
+        return [self.entry(protocol.against_itself(case, TWIN_SAME), case) for case in measured[:1]]
 
     def _wants_twins(self) -> bool:
         wanted = self.settings.twins
@@ -282,7 +287,7 @@ class Comparing(PairSession):
         """Measure all of these in a fresh process, in random order. After a failure, continue in another
         process.
         """
-        self.wanted = max(entry.trial.processes_left for entry in entries)
+        self.wanted = PROCESSES_AHEAD - self._processes % PROCESSES_AHEAD
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
         self.wanted += confirming and bool(self.settings.explain)  # one more reads counters

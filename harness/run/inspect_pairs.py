@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,6 +21,7 @@ from harness.run.pair_session import CaseEntry, PairSession
 from harness.run.two_workers import HEAD_FIRST, SIDES
 from harness.suite.case_id import size_label
 from harness.suite.problem import Case
+from harness.system.interrupts import heed
 from harness.system.process import Failed
 
 
@@ -42,21 +45,18 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         if entry.in_turns and not session.is_elsewhere(by_name[entry.trial.case.kernel])
     ]
     session.build_ahead(in_turns)
-    session.begin_ahead()
-    pairs = tuple(entry.pair for entry in shared)
     if shared:
         session.open_ahead()
-    session.stage("build")
-    # If a compiler hangs or kills its process, the case that needs it reports that.
-    with suppress(WorkerError):
-        request = protocol.Inspect(pairs=pairs)
-        reply = session.builder.ask(request, session.build_timeout_s(len(pairs)), session.heard)
-        if not isinstance(reply, Failed):
-            for entry in shared:
-                _settle_built(session, entry, reply[entry.pair.id])
-    session.end_soon(session.builder)
-    session.wall_time.enter("judge")
-    session.ahead.prepare(1)
+    interrupted = threading.Event()
+    with ThreadPoolExecutor(1, initializer=heed, initargs=(interrupted,)) as pool:
+        beginning = pool.submit(session.begin_ahead)  # packages of functions take seconds to import
+        try:
+            _build(session, shared)
+            with session.wall_time.during("open"):
+                beginning.result()
+        except BaseException:
+            interrupted.set()
+            raise
     changes = ProblemChanges() if session.same_problem() else _problem_changes(session, entries)
     if in_turns:
         by_side = session.inspect_in_turns(tuple(entry.pair for entry in in_turns))
@@ -64,6 +64,21 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
             for entry in in_turns:
                 _settle_built(session, entry, {side: by_side[side][entry.pair.id][side] for side in SIDES})
     return changes
+
+
+def _build(session: PairSession, entries: Sequence[CaseEntry]) -> None:
+    """Build entries whose sides share a process, and settle the identical and the broken ones."""
+    pairs = tuple(entry.pair for entry in entries)
+    session.stage("build")
+    # If a compiler hangs or kills its process, the case that needs it reports that.
+    with suppress(WorkerError):
+        request = protocol.Inspect(pairs=pairs)
+        reply = session.builder.ask(request, session.build_timeout_s(len(pairs)), session.heard)
+        if not isinstance(reply, Failed):
+            for entry in entries:
+                _settle_built(session, entry, reply[entry.pair.id])
+    session.end_soon(session.builder)
+    session.wall_time.enter("judge")
 
 
 def _settle_built(

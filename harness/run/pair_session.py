@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -92,13 +92,6 @@ def match(
     gone = {name: case for name, case in of_base.items() if name not in of_head}
     alone += [bare_verdict(name, case, "missing", "only-in-base") for name, case in gone.items()]
     return both, alone
-
-
-def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
-    """Return a case of head against itself, with a planted slowdown of `steps` if given."""
-    base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
-    head = msgspec.structs.replace(base, steps=steps or 0)
-    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
 
 
 def failed_by(verdict: Verdict, failed: Failed | HarnessError) -> Verdict:
@@ -232,8 +225,12 @@ class PairSession(DeviceSession):
     def ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.CompareReply | Failed:
         """Ask a pair of processes. Start it if there is none, and end it if it fails."""
         return self._answered(
-            self._side_processes, lambda turns: turns.compare(request, timeout_s, self.ahead.prepare)
+            self._side_processes, lambda turns: turns.compare(request, timeout_s, self._prepare_ahead)
         )
+
+    def _prepare_ahead(self) -> None:
+        with self.wall_time.during("open"):
+            self.ahead.prepare()
 
     def inspect_in_turns(self, pairs: tuple[protocol.PairOf, ...]) -> Mapping[SideName, SidesByPair] | Failed:
         """Build each side of these pairs in the process that will measure it first."""
@@ -266,11 +263,15 @@ class PairSession(DeviceSession):
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
 
     def begin_ahead(self) -> None:
-        """Start a pair of processes, if one is needed."""
+        """Start a pair of processes, if one is needed, and let them open the device and build.
+
+        Another thread may call it while nothing is timed.
+        """
         pairs, _ = self.ahead.wanted
         if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
             self._template = self._with_packages(pairs)
         self.ahead.start(self._new_turns, 1)
+        self.ahead.prepare(1)
 
     def _with_packages(self, pairs: Sequence[protocol.PairOf]) -> Template | None:
         """Return a process that imports the packages of these pairs; None if it must not.
@@ -327,9 +328,12 @@ class PairSession(DeviceSession):
             return WorkerProcess(self.scratch, answered=answered, fresh=self._fresh, template=self._template)
         return self._new_worker(toolchain.python, environment_of(toolchain))
 
-    def _open_side(self, side: SideName, worker: WorkerProcess) -> None:
-        """Let a side's process load that side's suite, and send it the other."""
-        self._open(worker, self._told_to(side))
+    def _open_side(self, side: SideName, worker: WorkerProcess) -> Callable[[], protocol.OpenReply]:
+        """Let a side's process open the device. Return a function that waits until it has loaded that side's
+        suite. The other suite is sent to it.
+        """
+        worker.begin_open(self._spec)()
+        return self._begin_open(worker, self._told_to(side))
 
     def __exit__(self, *error: object) -> None:
         self.ahead.close()

@@ -12,12 +12,11 @@ from typing import Any, Protocol
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
-from harness.measure.protocol import BuildAll, CaseOf, CountEvents, HoldAgainst, Measure
+from harness.measure.protocol import BuildAll, CaseOf, CountEvents, HoldAgainst, Measure, against_itself
 from harness.measure.timing import MeasureSettings
 from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, most_cards
-from harness.run.pair_session import against_itself
 from harness.suite.kernel import Kernel
 from harness.suite.loader import LoadedSuite, is_plain
 from harness.suite.planning import PlannedCase

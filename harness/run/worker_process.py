@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -241,6 +243,15 @@ def opening(spec: str | None) -> Iterator[None]:
             yield
         finally:
             early_worker.reset(before)
+
+
+def import_beside(*modules: str) -> None:
+    """Import modules in another thread, while this thread waits for processes.
+
+    Name only modules whose imports have no cycles: two threads in one cycle see unfinished modules.
+    """
+    thread = threading.Thread(target=lambda: [*map(importlib.import_module, modules)], name="imports")
+    thread.start()
 
 
 def fail(error: WorkerError) -> NoReturn:

@@ -109,7 +109,7 @@ class _Imported:
         self.follow(package / "__init__.py")
         content = read_regular(file)
         if early := _EARLY.search(content):
-            raise _EarlyError(f"{file} mentions {early[0].decode()}")
+            raise _EarlyError(f"{file} mentions {early[0].decode()}, and may change what they find or read")
         for level, module, name in _imports(ast.parse(content)):
             if level:
                 self._follow_in(file.parents[level - 1], f"{module}.{name}".strip(".").split("."))

@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import BuildError, GraphRefusedError, HarnessError, LaunchError, MeasureError
 from harness.records.types import DeviceInfo, KernelLaunch, Launch, Resources, Toolchain
 from harness.suite.sources import Program
+
+if TYPE_CHECKING:  # a command, which has no arrays, would wait for it
+    from numpy.typing import NDArray
 
 Memory = Any
 """A device's own handle of an allocation or of a part of it; opaque to other modules."""
@@ -32,18 +32,6 @@ Place = tuple[Memory, int, int]
 
 Argument = Any
 """A view of a Memory, or a by-value argument: a NumPy scalar, or raw bytes."""
-
-
-def as_bits(argument: Argument) -> Argument:
-    """Return a 16-bit scalar without a C type as an integer with the same bits; others unchanged."""
-    if isinstance(argument, np.generic) and argument.dtype.name in ("float16", "bfloat16"):
-        return np.asarray(argument).view(np.uint16)[()]
-    return argument
-
-
-def as_python(argument: Argument) -> Any:
-    """Return an address or a number as a Python value; an argument of a setup unchanged."""
-    return argument.item() if isinstance(argument, np.generic) else argument
 
 
 def host_resources(program: Program, arch: str) -> Resources:
@@ -298,10 +286,10 @@ class HostMemory(Device, Protocol):
         return int(memory.ctypes.data)
 
     def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
-        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view("uint8")
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
+        out.reshape(-1).view("uint8")[:] = memory[offset_bytes : offset_bytes + out.nbytes]
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         memory[offset_bytes : offset_bytes + size_bytes] = byte

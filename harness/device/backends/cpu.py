@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from harness.device import frameworks
+from harness.device.backends.arguments import as_python
 from harness.device.backends.base import (
     Argument,
     Built,
     HostMemory,
     Memory,
     Timing,
-    as_python,
     host_function,
     host_resources,
 )

@@ -24,13 +24,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from harness.device.backends.arguments import as_bits
 from harness.device.backends.base import (
     Argument,
     Built,
     Device,
     Memory,
     Timing,
-    as_bits,
     check_parts,
     sequence,
 )

@@ -19,6 +19,7 @@ import numpy as np
 
 from harness.device import counters, frameworks
 from harness.device.backends import cubin, nvcc
+from harness.device.backends.arguments import as_bits
 from harness.device.backends.base import (
     MOST_GRAPH_LAUNCHES,
     MOST_HELD_NS,
@@ -31,7 +32,6 @@ from harness.device.backends.base import (
     Stamping,
     Timing,
     Work,
-    as_bits,
     check_parts,
     host_resources,
     sequence,

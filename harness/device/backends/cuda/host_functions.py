@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.device.backends.base import Argument, as_python, host_function
+from harness.device.backends.arguments import as_python
+from harness.device.backends.base import Argument, host_function
 from harness.errors import BuildError, HarnessError, LaunchError
 from harness.suite.layout import Parameter
 from harness.suite.sources import Program
