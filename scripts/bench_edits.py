@@ -122,9 +122,9 @@ SETS: tuple[tuple[Edit, ...], ...] = (
         # change the problem, and costs another reference
         Edit("matmul", "warp_tiling", "padding", "#define PITCH_A (BM + PATCH)", "#define PITCH_A BM"),
         Edit("matmul", "double_buffering", "barriers", _STEP, f"{_STEP}\n                BARRIER();"),
-        Edit("matmul", "async_copy", "waits for all", "WAIT_GROUPS(AHEAD - 1)", "WAIT_GROUPS(0)"),
         Edit("matmul", "register_prefetch", "copies at once", *_defined("SPREAD", 1, "#define WARP 32")),
         Edit("matmul", "mma_sync", "swizzle", "(chunk ^ row / ROWS % PLACES)", "chunk"),
+        Edit("matmul", "mma_sync_tf32", "swizzle", "(chunk ^ row / ROWS % PLACES)", "chunk"),
         Edit("matmul", "wgmma", "half the stages", *_defined("STAGES", 2, "#define CONSUMERS")),
         Edit("matmul", "wgmma_store", "half the stages", *_defined("STAGES", 2, "#define CONSUMERS")),
         Edit("matmul", "wgmma_multicast", "a stage less", *_defined("STAGES", 2, "#define CONSUMERS")),

@@ -179,6 +179,28 @@ def test_a_regression_is_explained_after_its_verdict(tmp_path):
     )
 
 
+def test_an_interrupt_keeps_the_causes_found_so_far(tmp_path):
+    def prepare(comparing):
+        count = comparing._count
+
+        def interrupted(entry):
+            if entry.trial.case.kernel == "late":
+                raise KeyboardInterrupt
+            return count(entry)
+
+        comparing._count = interrupted
+
+    base = dict.fromkeys(("k", "late"), f"{takes(1_000_000)}\n{counters(BASE)}")
+    head = dict.fromkeys(("k", "late"), f"{takes(1_500_000)}\n{counters(PLANTED['barriers'])}")
+    result, _, _ = compare(tmp_path, base, head, prepare, explain="regressions")
+    assert result.interrupted
+    found = {each.kernel: (each.status, each.diagnosis) for each in result.verdicts}
+    assert found["late"] == ("regression", None)
+    assert found["k"][0] == "regression"
+    assert found["k"][1] is not None
+    assert [cause.kind for cause in found["k"][1].causes] == ["barriers"]
+
+
 def test_sides_with_a_process_each_are_counted_there(tmp_path, monkeypatch):
     """A kernel with a setup runs code of its own commit, as a function of Python does."""
     setup = "grid=1, setup=lambda case, arrays: {'one': np.int32(1)}, args=('x', 'y', 'n', 'one'))"

@@ -390,27 +390,25 @@ class Comparing(PairSession):
         compiled = [entry for entry in entries if not entry.in_turns]
         with ThreadPoolExecutor(1) as pool:
             differing = pool.submit(self._code_differences, compiled)
-            counted = self._counted(entries)
-        for entry in entries:
-            verdict = entry.trial.verdict()
-            slowdown = verdict.time.effect if verdict.time else 0.0
-            if verdict.status != "regression":
-                slowdown = max(slowdown, SUPPOSED)
-            found = diagnosis(counted[entry.pair.id], slowdown)
+            self._find_causes(entries)
+        for entry in compiled:
             if differs := differing.result().get(entry.trial.case.id):
-                found = dataclasses.replace(found, **fields_of(differs, "risks", "loop"))
-            entry.trial.diagnosis = found
+                found = entry.trial.diagnosis or Diagnosis()
+                entry.trial.diagnosis = dataclasses.replace(found, **fields_of(differs, "risks", "loop"))
 
-    def _counted(self, entries: Sequence[CaseEntry]) -> Mapping[str, Counted]:
-        """Read hardware counters of both sides of each case, by the pair's id."""
+    def _find_causes(self, entries: Sequence[CaseEntry]) -> None:
+        """Read hardware counters of both sides of each case. An interrupt keeps the causes found so far."""
         self.wanted = 1
         self.build_ahead([])
-        found: dict[str, Counted] = {}
         for in_turns in (True, False):
-            of_kind = [entry for entry in entries if entry.in_turns == in_turns]
-            found |= {entry.pair.id: self._count(entry) for entry in of_kind}
+            for entry in entries:
+                if entry.in_turns == in_turns:
+                    verdict = entry.trial.verdict()
+                    slowdown = verdict.time.effect if verdict.time else 0.0
+                    if verdict.status != "regression":
+                        slowdown = max(slowdown, SUPPOSED)
+                    entry.trial.diagnosis = diagnosis(self._count(entry), slowdown)
             self.leave()
-        return found
 
     def _code_differences(self, entries: Sequence[CaseEntry]) -> Mapping[str, Difference]:
         """Return what differs in the compiled code of CUDA kernels, where one compiler made both sides."""

@@ -11,6 +11,8 @@ typedef long long index_t;  // offsets of elements: 64 bits, because arrays may 
 #define SHARED __shared__       // an array that the block shares, declared at the top of a kernel's body
 #define SHARED_POINTER          // before the type of a pointer into such an array
 #define BARRIER() __syncthreads()
+#define LOAD_STREAMING(from) __ldcs(from)             // of an element or vector in device memory that is accessed
+#define STORE_STREAMING(to, value) __stcs(to, value)  // once: the L2 evicts it first
 
 // Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,
 // and the second is the body's first line.

@@ -10,6 +10,8 @@ typedef long index_t;  // offsets of elements: 64 bits, because arrays may hold 
 #define SHARED __local     // an array that the block shares, declared at the top of a kernel's body
 #define SHARED_POINTER __local  // before the type of a pointer into such an array
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define LOAD_STREAMING(from) (*(from))  // of an element or vector in device memory that is accessed once:
+#define STORE_STREAMING(to, value) (*(to) = (value))  // a plain access, as OpenCL has no such hint
 
 // Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,
 // and the second is the body's first line.

@@ -47,6 +47,8 @@ static inline void __syncwarp(unsigned = ~0u) {}
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 template <class harness_t> static inline harness_t __ldg(const harness_t* from) { return *from; }
+template <class harness_t> static inline harness_t __ldcs(const harness_t* from) { return *from; }
+template <class harness_t> static inline void __stcs(harness_t* to, harness_t value) { *to = value; }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
