@@ -9,7 +9,7 @@ import pytest
 
 from harness.measure import early_worker, protocol
 from harness.measure.timing import MeasureSettings
-from harness.run import device_session
+from harness.run import device_session, worker_process
 from harness.run.device_session import DeviceSession
 from harness.run.run import Session, SessionSettings
 from harness.run.worker_process import WorkerProcess, opening
@@ -65,7 +65,11 @@ def test_three_open_together_and_none_opens_while_another_may_be_timed(project, 
     assert all(worker.has_ended() for worker in opened)
 
 
-def test_the_first_session_takes_the_worker_that_opens_its_device_early(project, opened):
+@pytest.mark.parametrize("at_once", [False, True], ids=["shared imports", "imports of its own"])
+def test_the_first_session_takes_the_worker_that_opens_its_device_early(
+    project, opened, at_once, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(worker_process, "_NVIDIA", tmp_path if at_once else tmp_path / "none")
     with opening("null"):
         [early] = opened
         for builds in (True, False):

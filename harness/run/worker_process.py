@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 OPEN_TIMEOUT_S = 60.0
+_NVIDIA = Path("/dev/nvidiactl")
+"""Exists where NVIDIA's driver for Linux runs."""
 _DOING = {
     "start": "starting",
     "build": "building the kernel",
@@ -231,8 +233,16 @@ early_worker: ContextVar[EarlyWorker | None] = ContextVar("early", default=None)
 
 @contextlib.contextmanager
 def opening(spec: str | None) -> Iterator[None]:
-    """Open a device while this block imports and loads suites. The first session on it takes the worker."""
-    begun = WorkerProcess(Path(), env={DEVICE: spec or ""}, module="harness.measure.early_worker")
+    """Open a device while this block imports and loads suites. The first session on it takes the worker.
+
+    With an NVIDIA card the worker does not wait until its modules can be shared with later workers: the driver
+    opens the card while they are imported once more.
+    """
+    begun = (
+        WorkerProcess(Path(), env={DEVICE: spec or ""}, module="harness.measure.early_worker")
+        if _NVIDIA.exists()
+        else WorkerProcess(Path())
+    )
     with closing(begun) as worker:
         try:
             early = EarlyWorker(worker, worker.begin_open(spec), spec)
