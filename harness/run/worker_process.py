@@ -235,8 +235,8 @@ early_worker: ContextVar[EarlyWorker | None] = ContextVar("early", default=None)
 def opening(spec: str | None) -> Iterator[None]:
     """Open a device while this block imports and loads suites. The first session on it takes the worker.
 
-    With an NVIDIA card the worker does not wait until its modules can be shared with later workers: the driver
-    opens the card while they are imported once more.
+    With an NVIDIA card the worker does not wait until its modules can be shared with later workers: the
+    driver opens the card while they are imported once more.
     """
     begun = (
         WorkerProcess(Path(), env={DEVICE: spec or ""}, module="harness.measure.early_worker")
