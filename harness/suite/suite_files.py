@@ -184,8 +184,9 @@ def _once(suite: Suite, name: str, compute: Callable[[], str]) -> str:
 
 _FINDS_FILES = re.compile(
     rb"__(?:file|path|spec|loader|import|globals|code)__|getsource|getfile|_getframe|f_code|co_filename|get_data"
+    rb"|resource|findCaller|_current_frames"
     rb"|find_spec(?!\([\"'])|find_loader|import_module|(?<![.\w])(?:eval|exec)\b|\.root\b|\bsys\.\w*(?:path|modules)"
-    rb"|\b(?:inspect|traceback|pkgutil|resources|runpy|globals|cwd|getcwd|chdir|environ|environb|getenv)\b"
+    rb"|\b(?:inspect|traceback|pkgutil|runpy|globals|cwd|getcwd|chdir|environ|environb|getenv)\b"
     rb"|from\s+sys\s+import|import\s+sys\s+as|/proc/"
 )
 """Words of Python code that may find its own folder."""

@@ -175,6 +175,7 @@ BESIDE = {**FUNCTION, "twice/suite.py": OTHER, "twice/other.cu": "// 1"}
                 "import importlib.util; PLACE = importlib.util.find_spec('helper').origin",
                 "from importlib.util import find_spec as found",
                 "from inspect import getfile as found",
+                "from pkg_resources import resource_string as found",
                 "def place(kernel): return kernel.root",
             )
         ),
