@@ -63,7 +63,7 @@ WARM_S = 0.01
 
 
 SUPPOSED = 0.02
-"""Slowdown that is supposed of a case that is no regression. Counters of the same code twice show less."""
+"""Slowdown assumed for a case without a regression. Two launches of the same code differ by less."""
 
 
 PROCESSES_AHEAD = 4

@@ -198,7 +198,7 @@ class DeviceSession:
             self._watch(probe)
 
     def _watch(self, probe: Probe) -> None:
-        """Have a card sampled whenever something is measured."""
+        """Add a card to those whose clocks and temperatures are recorded while a process measures."""
         self._probes += (probe,)
         self._at_rest += (Sampler(probe, mark_s=self.mark_s).mark(),)
 

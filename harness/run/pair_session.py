@@ -297,7 +297,7 @@ class PairSession(DeviceSession):
         return None
 
     def _tell_slow(self, why: str) -> None:
-        """Report once why no process is forked from one that has the packages."""
+        """Report once why each process imports the packages of functions itself."""
         if not self._told_slow:
             self._told_slow = True
             self.observer.waiting(f"Each process imports the packages of its functions again: {why}.")

@@ -120,7 +120,7 @@ def specs_of(gpus: str) -> tuple[str, ...]:
 
 _Described = Pending[tuple[DeviceInfo, ...]]
 _described: ContextVar[tuple[str, _Described] | None] = ContextVar("described", default=None)
-"""Words for some cards, and their description."""
+"""Value of --gpus, and a function that waits for the description of its cards."""
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class TurnPair:
     def count(
         self, request: protocol.CountEvents, timeout_s: float
     ) -> Mapping[SideName, protocol.Counted] | Failed:
-        """Read the counters of each side, one after the other: a card has them once."""
+        """Read the counters of one side after the other, because a card has one set of counters."""
 
         def counted() -> dict[SideName, protocol.Counted]:
             asked = ((side, msgspec.structs.replace(request, side=side)) for side in self._sides)
