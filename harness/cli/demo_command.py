@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.cli import cli, options
 from harness.config import VARIABLES
@@ -43,6 +44,8 @@ class Screen:
 
     shows: str
     command: tuple[str, ...]
+    has_truth: bool = False
+    """True if the list of what each commit does follows the output."""
 
 
 SCREENS = (
@@ -52,24 +55,16 @@ SCREENS = (
         ("rejudge", "--labels", "labels.json", "comparisons"),
     ),
     Screen(
-        "Import: a part of the benchmark history that CUDA.jl, a public project, measured and published. Its "
-        "clocks and heat are unknown.",
-        (
-            "import",
-            "github-action-benchmark",
-            "--suite",
-            "cuda_jl",
-            "--machine",
-            "cuda-jl-ci",
-            "history/data.js",
-        ),
+        "History: the commits that made kernels slower or faster, measured on an H200 in random order. The "
+        "list below the output is the truth; the commits that it leaves out change nothing that runs.",
+        ("history",),
+        has_truth=True,
     ),
-    Screen("History: the commits of CUDA.jl that made its benchmarks slower.", ("history",)),
     Screen(
         "Pull request: the comment and the page that a pull request with the slowdown on the H200 gets.",
         ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _TRANSPOSE),
     ),
-    Screen("Pages: the history of CUDA.jl for a browser; the pages need no server.", ("publish",)),
+    Screen("Pages: the history for a browser; the pages need no server.", ("publish",)),
 )
 PAGES = ("pull-request/review.html", _OVERVIEW)
 """Pages that the commands write, in viewing order."""
@@ -98,6 +93,8 @@ def command(folder: Path | None, no_open: bool) -> int:
     with _inside(place):
         for number, screen in enumerate(SCREENS, 1):
             status = _show(number, screen)
+            if screen.has_truth:
+                _say_truth(place)
             if status not in (ExitCode.FINE, ExitCode.REGRESSION):
                 return status
     pages = [place / page for page in PAGES]
@@ -167,6 +164,16 @@ def _show(number: int, screen: Screen) -> int:
     status = int(cli.main(screen.command, standalone_mode=False) or ExitCode.FINE)
     click.echo()
     return status
+
+
+def _say_truth(place: Path) -> None:
+    """Print the commits that change what a card executes, newest first, with their expected effect."""
+    truth = msgspec.json.decode((place / "truth.json").read_bytes())
+    _say("The truth:")
+    for commit in reversed([each for each in truth if each["kind"] != "none"]):
+        told = f"{commit['commit'][:10]}  {commit['kind']:7}  {commit['expected']:6}  {commit['subject']}"
+        click.echo(f"  {told}")
+    click.echo()
 
 
 def _open(page: Path) -> bool:
