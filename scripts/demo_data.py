@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +29,22 @@ CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 
 def main(records: Path, history: Path) -> None:
     write_comparisons(records, TARGET / "comparisons")
-    truth = (history / "truth.json").read_bytes()
-    write(TARGET / "truth.json", truth)
-    write_repository(history, [each["commit"] for each in json.loads(truth)], TARGET / "git")
+    truth = json.loads((history / "truth.json").read_text("utf-8"))
+    write_repository(history, [each["commit"] for each in truth], TARGET / "git")
     write_results(history / ".asv/results", TARGET / "results")
+    told = [{**each, "measured": measured(each["commit"])} for each in truth]
+    write(TARGET / "truth.json", f"{json.dumps(told, indent=1)}\n".encode())
+
+
+def measured(commit: str) -> list[str]:
+    """Return the changes that the packed comparisons of a commit with its parent measured."""
+    compared = sorted(str(each) for each in (TARGET / "results").glob(f"*/*..{commit[:8]}-*"))
+    if not compared:
+        return []
+    command = [sys.executable, "-m", "harness", "rejudge", "--json", *compared]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    times = [each["time"] for record in json.loads(done.stdout) for each in record["verdicts"]]
+    return [f"{each['effect']:+.2%} ({each['low']:+.2%} to {each['high']:+.2%})" for each in times if each]
 
 
 def write_comparisons(records: Path, folder: Path) -> None:
