@@ -37,6 +37,13 @@ class Edit:
     in_suite: bool = False
 
 
+def _defined(macro: str, value: int, before: str) -> tuple[str, str]:
+    """Return an edit's texts that give a macro of the suite another value, above this line of the source."""
+    return before, f"#undef {macro}\n#define {macro} {value}\n{before}"
+
+
+_STEP = "for (int p = 0; p < BK; ++p) {"
+
 SETS: tuple[tuple[Edit, ...], ...] = (
     (
         Edit(
@@ -111,36 +118,34 @@ SETS: tuple[tuple[Edit, ...], ...] = (
         ),
         Edit("copy", "copy", "block shape", '"THREADS": 256', '"THREADS": 64', in_suite=True),
     ),
-    (  # of the stages that are nearest to the libraries
+    (  # of the stages that are nearest to the libraries: in their sources, as an edit of suite.py may
+        # change the problem, and costs another reference
         Edit("matmul", "warp_tiling", "padding", "#define PITCH_A (BM + PATCH)", "#define PITCH_A BM"),
-        Edit("matmul", "async_copy", "a stage less", '"STAGES": 3', '"STAGES": 2', in_suite=True),
-        Edit(
-            "matmul",
-            "register_prefetch",
-            "barrier",
-            "if (step < SPREAD)",
-            "if (step == BK / 2)\n                __syncthreads();\n            if (step < SPREAD)",
-        ),
-        Edit("matmul", "mma_sync", "tiles ahead", "#define AHEAD (STAGES - 1)", "#define AHEAD (STAGES - 2)"),
-        Edit("matmul", "mma_sync_tf32", "swizzle", "(chunk ^ row / ROWS % PLACES)", "chunk"),
-        Edit("matmul", "wgmma", "half the stages", '"STAGES": 4', '"STAGES": 2', in_suite=True),
-        Edit("matmul", "wgmma_store", "products ahead", "wait_products<1>", "wait_products<0>"),
-        Edit(
-            "matmul",
-            "wgmma_multicast",
-            "a stage less",
-            '"STAGES": 3,\n    "PIECES": 4',
-            '"STAGES": 2,\n    "PIECES": 4',
-            in_suite=True,
-        ),
+        Edit("matmul", "double_buffering", "barriers", _STEP, f"{_STEP}\n                BARRIER();"),
+        Edit("matmul", "async_copy", "waits for all", "WAIT_GROUPS(AHEAD - 1)", "WAIT_GROUPS(0)"),
+        Edit("matmul", "register_prefetch", "copies at once", *_defined("SPREAD", 1, "#define WARP 32")),
+        Edit("matmul", "mma_sync", "swizzle", "(chunk ^ row / ROWS % PLACES)", "chunk"),
+        Edit("matmul", "wgmma", "half the stages", *_defined("STAGES", 2, "#define CONSUMERS")),
+        Edit("matmul", "wgmma_store", "half the stages", *_defined("STAGES", 2, "#define CONSUMERS")),
+        Edit("matmul", "wgmma_multicast", "a stage less", *_defined("STAGES", 2, "#define CONSUMERS")),
         Edit(
             "transpose",
             "transpose_vectorized",
-            "swizzle",
-            "((row) * CHUNKS + ((chunk) ^ (row) / 4 % 8))",
-            "((row) * CHUNKS + (chunk))",
+            "block order",
+            """(rows - 1) / TILE + 1;  // below each other in X, beside each other in Y
+    const int row0 = BLOCK_X % tiles * TILE;
+    const int column0 = BLOCK_X / tiles * TILE;""",
+            """(cols - 1) / TILE + 1;
+    const int row0 = BLOCK_X / tiles * TILE;
+    const int column0 = BLOCK_X % tiles * TILE;""",
         ),
-        Edit("copy", "copy_vectorized", "block shape", '"THREADS": 256', '"THREADS": 1024', in_suite=True),
+        Edit(
+            "copy",
+            "copy_vectorized",
+            "single elements",
+            "        *(GLOBAL float4*)(y + first) = *(const GLOBAL float4*)(x + first);",
+            "        for (int i = 0; i < 4; ++i)\n            y[first + i] = x[first + i];",
+        ),
     ),
 )
 
@@ -183,33 +188,36 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the result of one `harness compare` of a suite, and its duration."""
+    """Return the result of one `harness compare` of a suite, and its duration.
+
+    An interrupt reaches `harness compare` too, which then tells what it has judged.
+    """
     began = time.monotonic()
     asked = [f"{suite}.{kernel}" for kernel in kernels]
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "compare", "HEAD~1", "HEAD", *asked, *arguments, "--json"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if not done.stdout.strip():
-        raise SystemExit(done.stderr)
-    return {**json.loads(done.stdout)[0], "wall_s": time.monotonic() - began, "suite": suite}
+    command = [sys.executable, "-m", "harness", "compare", "HEAD~1", "HEAD", *asked, *arguments, "--json"]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            text, _ = running.communicate()
+        except KeyboardInterrupt:
+            text, _ = running.communicate()
+    if not text.strip():
+        raise SystemExit(f"harness compare said nothing, and exited with {running.returncode}.")
+    return {**json.loads(text)[0], "wall_s": time.monotonic() - began, "suite": suite}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--set", type=int, choices=range(1, len(SETS) + 1), action="append", dest="sets")
+    parser.add_argument("--suite", action="append", help="Only the edits of this suite.", dest="suites")
     parser.add_argument("--size", action="append", default=None)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--records", type=Path, help="Keep the comparisons' records in this folder.")
     parser.add_argument("--explain", action="store_true", help="Print the first cause of each regression.")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="Write the results here, after each suite.")
     given = parser.parse_args()
     results = []
     for number in given.sets or range(1, len(SETS) + 1):
-        edits = SETS[number - 1]
+        edits = [edit for edit in SETS[number - 1] if edit.suite in (given.suites or [edit.suite])]
         with tempfile.TemporaryDirectory() as folder:
             copy_of(ROOT, Path(folder), edits)
             keep = ["--results", str(given.records.resolve())] if given.records else ["--no-save"]
@@ -220,10 +228,12 @@ def main() -> None:
                 arguments += ["--explain"] if given.explain else []
                 results.append(compared(Path(folder), suite, kernels, arguments))
                 tell(results[-1], edits)
+                if given.json:
+                    given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+                if not results[-1]["complete"]:
+                    raise SystemExit("Interrupted.")
     total = sum(result["wall_s"] for result in results)
     print(f"{total:.0f} s on the wall, {sum(map(device_s, results)):.1f} s of device time.")
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 def device_s(result: dict[str, Any]) -> float:

@@ -22,7 +22,7 @@ from harness.errors import MeasureError
 from harness.history.figures import METRICS, figure_of
 from harness.judgement.causes import causes
 from harness.records.types import Diagnosis, LaunchedKernel
-from harness.report.words.of_diagnosis import _COUNTERS, loop_places
+from harness.report.words.of_diagnosis import _COUNTERS, counter_sheet, loop_places
 from harness.report.words.of_verdict import why
 from harness.run.run import Session, SessionSettings
 from harness.suite.planning import plan
@@ -280,7 +280,20 @@ def test_counters_of_runs_are_series(tmp_path):
 
 
 def test_every_counter_has_words():
-    assert _COUNTERS.keys() | {"warp_cycles"} == metrics_of("GH100").keys()
+    assert _COUNTERS.keys() | {"warp_cycles", "elapsed_cycles"} == metrics_of("GH100").keys()
+
+
+def test_shares_of_peak_rates_are_of_the_launch_without_the_time_around_it():
+    base = {"cycles": 100_000, "elapsed_cycles": 500_000, "dram_busy": 12.0, "l2_hit_rate": 50.0}
+    head = {"cycles": 200_000, "elapsed_cycles": 400_000, "dram_busy": 15.0, "l2_hit_rate": 50.0}
+    sheet = counter_sheet(Diagnosis(base_counters=base, head_counters=head))
+    assert sheet is not None
+    rows = list(zip(*(column.cells for column in sheet.columns), strict=True))
+    assert rows == [
+        ("cycles", "100 k", "200 k", "+100"),
+        ("DRAM busy, % of peak", "60.0", "30.0", "-30.0 points"),
+        ("L2 hits, %", "50.0", "50.0", ""),
+    ]
 
 
 # NVIDIA's tables

@@ -203,7 +203,7 @@ def test_no_origin_is_no_key(tmp_path):
 def test_suites_of_another_user_get_no_folder(tmp_path, own_cache, monkeypatch, suite_user):
     """Otherwise the files of one stranger's suite would be references of the next."""
     asked = []
-    monkeypatch.setattr(WorkerProcess, "begin", lambda _, request, __: asked.append(request))
+    monkeypatch.setattr(WorkerProcess, "begin", lambda _, request, *__: asked.append(request))
     with closing(WorkerProcess(tmp_path)) as worker:
         if suite_user:
             monkeypatch.setenv("HARNESS_SUITE_SOCKET", str(tmp_path / "socket"))

@@ -986,7 +986,7 @@ def test_a_comparison_adds_changes_of_the_problem_and_the_reason_of_a_regression
     changes = api(site, f"series/{change['series']}")["changes"]
     [reason] = [each["diagnosis"] for each in changes if each["diagnosis"]]
     assert reason["why"] == why(diagnosis())
-    assert ["L2 hits, %", "61.3", "22.0", "-39.3"] in reason["counters"]
+    assert ["L2 hits, %", "61.3", "22.0", "-39.3 points"] in reason["counters"]
     assert reason["loop"]["lines"][1] == {"change": "alike", "text": "", "place": "", "count": 152}
 
 

@@ -136,6 +136,8 @@ def test_what_nobody_can_tell_is_refused(source, said):
 
 
 NUMBA = """\
+import json
+
 import numba
 import numpy as np
 from beside import twice
@@ -185,6 +187,10 @@ def raising(x):
     raise ValueError("no table for this size")
 
 
+def unfit(x):
+    json.dump({}, None)
+
+
 def untypable(x, y):
     _untypable(x)
 
@@ -204,6 +210,7 @@ NAMES = [
     "strided",
     "two",
     "raising",
+    "unfit",
     "untypable",
     "absent",
 ]
@@ -215,7 +222,7 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     rows = checked(suite_of(tmp_path / "py", NAMES, files, more="macros={'FACTOR': 2}"))
     assert [(status, reason) for status, reason, _ in rows] == [
         *[("verified", "")] * 2,
-        *[("failed", "launch-refused")] * 8,
+        *[("failed", "launch-refused")] * 9,
         ("failed", "build-failed"),
         ("failed", "suite"),
     ], rows
@@ -227,9 +234,10 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     assert "not in row order in memory; expected numpy.ascontiguousarray(result)" in said["strided"]
     assert "returned 2 results; expected y" in said["two"]
     assert "raising of ops.py raised ValueError: no table for this size" in said["raising"]
+    assert said["unfit"].endswith("AttributeError: 'NoneType' object has no attribute 'write', in json")
     assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
     assert "raised TypingError" in said["untypable"]
-    assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+    assert "ops.py has nothing named 'absent'; it has json, numba, np, twice, given" in said["absent"]
 
 
 COLUMNS = """\
@@ -315,6 +323,26 @@ def test_a_function_gets_the_numbers_of_each_call(tmp_path, monkeypatch):
     for value in (0.25, 0.75, float("-inf"), float("nan")):
         function([y, np.float32(value)])
         np.testing.assert_array_equal(y.view(np.float32), np.float32(value))
+
+
+class Whole(np.ndarray):
+    def __iter__(self):
+        raise AssertionError("a list of its elements takes longer than the kernel")
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+def test_only_a_function_that_spans_cards_gets_lists_of_rows(tmp_path, monkeypatch, cards):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    text = "given = []\n\n\ndef keep(x, y):\n    given.extend((x, y))\n"
+    file = write_files(tmp_path, {f"kept{cards}.py": text}) / f"kept{cards}.py"
+    parameters = [Parameter(name, "float32", Layout((cards, 4), "float32")) for name in "xy"]
+    call = PythonCall("numba", file, "keep", tuple(parameters), ("y",), {}, tmp_path, "", cards=cards)
+    kind = np.ndarray if cards > 1 else Whole
+    monkeypatch.setattr(Numba, "tensor", lambda _, argument, __: argument.view(kind))
+    function = FrameworkFunction(call, ExecutionContext())
+    function([np.zeros((cards, 4), np.float32), np.ones((cards, 4), np.float32)])
+    _, y = sys.modules[f"kept{cards}"].given
+    assert [len(y), type(y)] == ([2, list] if cards > 1 else [1, Whole])
 
 
 def test_a_function_gets_what_a_setup_gave(tmp_path):

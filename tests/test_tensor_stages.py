@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,8 @@ def given(matrix, case):
         ("register_prefetch", (130, 260, 68), 0),
         ("register_prefetch", (130, 260, 68), 1),
         ("register_prefetch", (3, 5, 17), 0),
+        ("register_prefetch", (130, 520, 132), 0),
+        ("register_prefetch", (131, 513, 97), 1),
         ("mma_sync", (130, 264, 72), 0),
         ("mma_sync", (130, 264, 72), 1),
         ("mma_sync", (1, 3, 1), 0),
@@ -129,6 +132,7 @@ def test_a_stage_is_right(built, name, size, eager):
     suite = load_folder(KERNELS / "matmul")
     kernel: Any = suite.by_name[name]
     card = CARDS["rtx3060" if name == "mma_sync_bf16" else "h200"]  # the first holds smaller tiles
+    card = replace(card, multiprocessors=1)  # so that the larger ones are several waves
     case = suite.case(kernel, dict(zip("mnk", size, strict=True)), device=card.facts)
     m, n, k = size
     rng = np.random.default_rng(1)

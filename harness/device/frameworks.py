@@ -656,11 +656,14 @@ class FrameworkFunction:
                 values[parameter.name] = number(argument)
                 continue
             whole = self.framework.tensor(argument, parameter)
-            others, is_written = self.framework.others, parameter.name in self._call.written
-            there = others.rows(whole, is_written=is_written) if others else []
-            by_card = [whole[0], *(row.there for row in there)] if others else list(whole)
-            values[parameter.name] = by_card if self._call.cards > 1 else whole
-            rows += there
+            if self._call.cards == 1:
+                values[parameter.name] = whole
+            elif others := self.framework.others:
+                there = others.rows(whole, is_written=parameter.name in self._call.written)
+                values[parameter.name] = [whole[0], *(row.there for row in there)]
+                rows += there
+            else:
+                values[parameter.name] = list(whole)
         if self._binding is None:
             return _Converted(list(values.values()), {}, rows)
         values = {**self.framework.values(), **self._call.macros, **values}
@@ -733,6 +736,8 @@ def _raised(call: PythonCall) -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError):
             # Each commit's modules are unloaded after a function's first call.
             said += f". Import it at the top of {call.file.name}, not inside the function"
+        if isinstance(error, AttributeError):
+            said += _elsewhere(error, call.file)
         if names & set(_COMPILERS):
             raise BuildError(said, log=log) from error
         if names & {"OutOfMemoryError", "MemoryError"}:
@@ -740,3 +745,9 @@ def _raised(call: PythonCall) -> Iterator[None]:
         if names & {"AcceleratorError"} or "illegal memory access" in str(error):
             raise KernelError(said, log=log) from error
         raise LaunchError(said, log=log) from error
+
+
+def _elsewhere(error: Exception, file: Path) -> str:
+    """Return the module that raised an error, if it is another one: its version may not fit."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return "" if frame.f_code.co_filename == str(file) else f", in {frame.f_globals.get('__name__')}"

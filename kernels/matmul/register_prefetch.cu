@@ -6,11 +6,13 @@
 //   registers a thread, two columns of A and two rows of B 48 more.
 // - BM = 128, BN = 256: 8 warps, 2 for each scheduler. 255 registers a thread are all that a multiprocessor has
 //   for 256 threads. With 256 x 128, a thread copies 8 elements of A for each 8 of k in place of 4.
-// - BK = 16: one barrier for 2,048 multiply-adds of each thread.
-// - STAGES = 4: one tile is computed, three are on their way. They take 99,328 bytes, within the 99 KiB that a
-//   block can have on sm_86, sm_89 and sm_120. Three stages were 0.4 % slower on an H200.
-// - SPREAD = 4: a thread begins its copies in four parts, one at each of the first steps of a tile, between its
-//   loads from shared memory. On an H200, two parts were 0.4 % slower, and one 6 %.
+// - BK = 32, STAGES = 3: one barrier for 4,096 multiply-adds of each thread. One tile is computed, two are on their
+//   way, in 148,992 bytes. Where a multiprocessor computes two tiles of C at most, or has no more than the 99 KiB of
+//   sm_86, sm_89 and sm_120, it is BK = 16, STAGES = 4: 99,328 bytes. In one wave these were 7 % faster on an H200,
+//   in four or more 2 to 4 % slower.
+// - SPREAD = 8, or 4 with BK = 16: a thread begins its copies in so many parts, one at each of the first steps of a
+//   tile, between its loads from shared memory. On an H200 four parts in place of eight were 2 to 4 % slower; with
+//   BK = 16, two in place of four 0.4 %, and one 6 %.
 // - GROUP = 8: blocks that run at once cover 8 rows of tiles. Their bands of A and B then fit into the L2.
 // - The products go through a patch in serpentines: from one to the next, the element of A stays, or that of B. On
 //   an H200 a loop is slower, the more of its multiply-adds read three registers that the one before did not.

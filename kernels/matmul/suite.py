@@ -152,6 +152,16 @@ def deep_tiles(case: Case) -> bool:
     return case.device.shared_bytes_per_block >= 147_456 and libraries.alignment(case) == 8
 
 
+def deep_prefetch(case: Case) -> bool:
+    """Whether register_prefetch has three stages of tiles 32 deep along k.
+
+    Where a multiprocessor computes more than two tiles of C, of 32,768 elements, and their 148,992 bytes fit.
+    In one wave they are slower: its page has the figures.
+    """
+    several_waves = case.m * case.n > 2 * 32_768 * getattr(case.device, "sm_count", 1)
+    return several_waves and case.device.shared_bytes_per_block >= 148_992
+
+
 WARP_TILES = {"BM": 128, "BN": 128, "BK": 8, "WM": 64, "WN": 32, "TM": 8, "TN": 8}
 """Tiles of a block, of a warp and of a thread; warp_tiling.cu gives the reasons."""
 MMA_TILES = {
@@ -302,13 +312,13 @@ suite = Suite(
             macros={
                 "BM": 128,
                 "BN": 256,
-                "BK": 16,
+                "BK": lambda c: 32 if deep_prefetch(c) else 16,
                 "WM": 64,
                 "WN": 64,
                 "TM": 16,
                 "TN": 8,
-                "STAGES": 4,
-                "SPREAD": 4,
+                "STAGES": lambda c: 3 if deep_prefetch(c) else 4,
+                "SPREAD": lambda c: 8 if deep_prefetch(c) else 4,
                 "GROUP": 8,
                 "VECTOR": vector_width,
             },
@@ -320,9 +330,9 @@ suite = Suite(
                 parameters={
                     "BM": (128, 256),
                     "BN": (128, 256),
-                    "BK": (8, 16),
+                    "BK": (16, 32),
                     "STAGES": (2, 3, 4),
-                    "SPREAD": (1, 2, 4),
+                    "SPREAD": (2, 4, 8),
                 },
                 rules=("BM * BN == 32768",),
                 sizes=(2048, 4096),

@@ -10,9 +10,9 @@ from harness.numbers import duration, number, percent_figure
 from harness.records.types import Diagnosis, LaunchedKernel, LoopDifference, Risk
 from harness.report.table import Cell, Column, Sheet
 
+_OF_PEAK = "% of peak"
 _COUNTERS: Mapping[str, tuple[str, str]] = {
     "cycles": ("cycles", "cycles"),
-    "elapsed_cycles": ("cycles with the time before and after", "cycles"),
     **{
         f"{STALL}{reason}": (f"warps waited: {words}", "cycles")
         for reason, words in {
@@ -39,16 +39,16 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     },
     "warps": ("warps on a multiprocessor", ""),
     "instructions": ("instructions", "of warps"),
-    "issue_busy": ("issue slots busy", "% of peak"),
+    "issue_busy": ("issue slots busy", _OF_PEAK),
     "dram_read_bytes": ("read from DRAM", "bytes"),
     "dram_written_bytes": ("written to DRAM", "bytes"),
-    "dram_busy": ("DRAM busy", "% of peak"),
+    "dram_busy": ("DRAM busy", _OF_PEAK),
     "l2_sectors": ("L2 accesses", "sectors"),
     "l2_hit_rate": ("L2 hits", "%"),
-    "l2_busy": ("L2 busy", "% of peak"),
+    "l2_busy": ("L2 busy", _OF_PEAK),
     "l1_hit_rate": ("L1 hits", "%"),
-    "l1_tag_busy": ("L1 tags busy", "% of peak"),
-    "l1_data_busy": ("L1 data busy", "% of peak"),
+    "l1_tag_busy": ("L1 tags busy", _OF_PEAK),
+    "l1_data_busy": ("L1 data busy", _OF_PEAK),
     "load_requests": ("global loads", "requests"),
     "load_sectors": ("global loads", "sectors"),
     "store_requests": ("global stores", "requests"),
@@ -64,16 +64,16 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
     "reduction_requests": ("reductions", "requests"),
     "shared_wavefronts": ("shared-memory accesses", "wavefronts"),
     "shared_conflicts": ("bank conflicts", "wavefronts"),
-    "alu_busy": ("integer pipe busy", "% of peak"),
-    "fma_busy": ("FMA pipe busy", "% of peak"),
+    "alu_busy": ("integer pipe busy", _OF_PEAK),
+    "fma_busy": ("FMA pipe busy", _OF_PEAK),
     "adu_instructions": ("barriers and the like (ADU)", "instructions"),
     "xu_instructions": ("special functions and conversions", "instructions"),
     "fp64_instructions": ("float64", "instructions"),
-    "fp64_busy": ("float64 pipe busy", "% of peak"),
-    "xu_busy": ("special-function pipe busy", "% of peak"),
+    "fp64_busy": ("float64 pipe busy", _OF_PEAK),
+    "xu_busy": ("special-function pipe busy", _OF_PEAK),
     "tensor_instructions": ("tensor cores", "instructions"),
     "tensor_hfma2": ("HFMA2 on tensor cores", "instructions"),
-    "tensor_busy": ("tensor cores busy", "% of peak"),
+    "tensor_busy": ("tensor cores busy", _OF_PEAK),
 }
 """Counters by the names in harness.device.counters: in words, and the unit.
 
@@ -137,7 +137,7 @@ def plain_name(symbol: str) -> str:
 
 def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:
     """The counters of both sides that are not 0; None where there are none."""
-    base, head = (_in_cycles(side) for side in (diagnosis.base_counters, diagnosis.head_counters))
+    base, head = (_of_launch(side) for side in (diagnosis.base_counters, diagnosis.head_counters))
     names = [name for name in _COUNTERS if name in base and name in head and (base[name] or head[name])]
     if not names:
         return None
@@ -157,13 +157,22 @@ def _label(name: str) -> str:
     return ", ".join(filter(None, dict.fromkeys(_COUNTERS[name])))
 
 
-def _in_cycles(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return the counters, with the time that warps waited as a part of the launch's cycles."""
+def _of_launch(counters: Mapping[str, float]) -> dict[str, float]:
+    """Return the counters, with waits of warps and shares of peak rates as parts of the launch's cycles.
+
+    The card counts shares over the cycles of a range, which begins before the launch and ends after it.
+    """
     cycles, all_warps = counters.get("cycles", 0.0), counters.get("warp_cycles", 0.0)
-    return {
-        name: value * cycles / all_warps if name.startswith(STALL) and all_warps else value
-        for name, value in counters.items()
-    }
+    in_range = counters.get("elapsed_cycles", cycles)
+
+    def of_launch(name: str, value: float) -> float:
+        if name.startswith(STALL) and all_warps:
+            return value * cycles / all_warps
+        if _COUNTERS.get(name, ("", ""))[1] == _OF_PEAK and cycles:
+            return min(100.0, value * in_range / cycles)
+        return value
+
+    return {name: of_launch(name, value) for name, value in counters.items()}
 
 
 def _figure(value: float) -> str:
@@ -179,7 +188,7 @@ def _change(unit: str, base: float, head: float) -> str:
     if base == head:
         return ""
     if unit.startswith("%"):
-        return percent_figure((head - base) / 100, sign=True)
+        return f"{percent_figure((head - base) / 100, sign=True)} points"
     return percent_figure(head / base - 1, sign=True) if base else "new"
 
 
