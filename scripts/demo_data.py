@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from harness.system import git
 
@@ -32,19 +33,36 @@ def main(records: Path, history: Path) -> None:
     truth = json.loads((history / "truth.json").read_text("utf-8"))
     write_repository(history, [each["commit"] for each in truth], TARGET / "git")
     write_results(history / ".asv/results", TARGET / "results")
-    told = [{**each, "measured": measured(each["commit"])} for each in truth]
+    told = with_effects(truth, times_of(history / ".asv/results"))
     write(TARGET / "truth.json", f"{json.dumps(told, indent=1)}\n".encode())
 
 
-def measured(commit: str) -> list[str]:
-    """Return the changes that the packed comparisons of a commit with its parent measured."""
-    compared = sorted(str(each) for each in (TARGET / "results").glob(f"*/*..{commit[:8]}-*"))
-    if not compared:
-        return []
-    command = [sys.executable, "-m", "harness", "rejudge", "--json", *compared]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    times = [each["time"] for record in json.loads(done.stdout) for each in record["verdicts"]]
-    return [f"{each['effect']:+.2%} ({each['low']:+.2%} to {each['high']:+.2%})" for each in times if each]
+def times_of(results: Path) -> dict[str, dict[str, float]]:
+    """Return the medians of each run by the start of its commit's hash, and by kernel."""
+    times: dict[str, dict[str, float]] = {}
+    for record in sorted(each for each in results.glob("*/*.jsonl") if ".." not in each.name):
+        rows = (json.loads(line).get("row") for line in record.read_text("utf-8").splitlines())
+        own = times.setdefault(record.name.split("-")[1], {})
+        for row in filter(None, rows):
+            own[f"{record.name.split('-')[2]}.{row['kernel']}"] = median(row["measurement"]["times_ns"])
+    return times
+
+
+def with_effects(
+    truth: Sequence[dict[str, Any]], times: Mapping[str, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Return the truth with the effect on the edited kernel's time: by the run of the commit, against the
+    last run before it. It is None where the commit or its kernel was not measured.
+    """
+    told: list[dict[str, Any]] = []
+    before: Mapping[str, float] = {}
+    for each in truth:
+        own = times.get(each["commit"][:8], {})
+        edited = [name for name in each["kernels"] if name in own and name in before]
+        effect = own[edited[0]] / before[edited[0]] - 1 if edited else None
+        told.append({**each, "effect": effect})
+        before = own or before
+    return told
 
 
 def write_comparisons(records: Path, folder: Path) -> None:

@@ -34,7 +34,7 @@ The first table below finds the slowdown on the H100, the second table the slowd
 table compares a commit with itself, beside other work on the card, and finds nothing.
 
 All figures were recorded on real cards. Nothing is measured, compiled or downloaded now."""
-_TRANSPOSE = "comparisons/20261122T090859Z-273091b0..bb193a2b-transpose-eebed665.jsonl.gz"
+_SLOWER = "results/nvidia-h200-544991cc/20261128T162625Z-773e19b9..57419dfd-matmul-2265c25b.jsonl.gz"
 _OVERVIEW = ".asv/html/harness/index.html"
 
 
@@ -55,14 +55,15 @@ SCREENS = (
         ("rejudge", "--labels", "labels.json", "comparisons"),
     ),
     Screen(
-        "History: the commits that made kernels slower or faster, measured on an H200 in random order. The "
-        "list below the output is the truth; the commits that it leaves out change nothing that runs.",
+        "History: 14 commits, each measured once on an H200, in random order. The slowdown is certain: its "
+        "commit was also compared with the one before. The list below the output is the truth; its other "
+        "changes need more runs.",
         ("history",),
         has_truth=True,
     ),
     Screen(
-        "Pull request: the comment and the page that a pull request with the slowdown on the H200 gets.",
-        ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _TRANSPOSE),
+        "Pull request: the comment and the page that a pull request with this slowdown gets, with its cause.",
+        ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _SLOWER),
     ),
     Screen("Pages: the history for a browser; the pages need no server.", ("publish",)),
 )
@@ -167,12 +168,12 @@ def _show(number: int, screen: Screen) -> int:
 
 
 def _say_truth(place: Path) -> None:
-    """Print the commits that change what a card executes, newest first, with their expected effect."""
+    """Print the commits that change what a card executes, newest first, with their effect by one run."""
     truth = msgspec.json.decode((place / "truth.json").read_bytes())
-    _say("The truth:")
+    _say("The truth: commits that edit code that runs, with the change of time from the run before them:")
     for commit in reversed([each for each in truth if each["kind"] != "none"]):
-        told = f"{commit['commit'][:10]}  {commit['kind']:7}  {commit['expected']:6}  {commit['subject']}"
-        click.echo(f"  {told}")
+        effect = f"{commit['effect']:+.1%}".replace("%", " %")
+        click.echo(f"  {commit['commit'][:8]}  {commit['kind']:7}  {effect:>7}  {commit['subject']}")
     click.echo()
 
 
