@@ -27,7 +27,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 COLUMNS, ROWS = 100, 40
-SCREENS = ("1.", "3.")
+SCREENS = ("1.", "2.")
 """The numbers of the screens that are shown: the verdicts and the history."""
 _ANSI = ((0x24, 0x29, 0x2E), (0xB3, 0x1D, 0x28), (0x11, 0x63, 0x29), (0x8A, 0x5A, 0x00), (0x05, 0x50, 0xAE))
 _ANSI_DARK = (

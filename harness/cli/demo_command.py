@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.cli import cli, options
 from harness.config import VARIABLES
@@ -33,7 +34,7 @@ The first table below finds the slowdown on the H100, the second table the slowd
 table compares a commit with itself, beside other work on the card, and finds nothing.
 
 All figures were recorded on real cards. Nothing is measured, compiled or downloaded now."""
-_TRANSPOSE = "comparisons/20261122T090859Z-273091b0..bb193a2b-transpose-eebed665.jsonl.gz"
+_SLOWER = "results/nvidia-h200-544991cc/20261128T162625Z-773e19b9..57419dfd-matmul-2265c25b.jsonl.gz"
 _OVERVIEW = ".asv/html/harness/index.html"
 
 
@@ -43,6 +44,8 @@ class Screen:
 
     shows: str
     command: tuple[str, ...]
+    has_truth: bool = False
+    """True if the list of what each commit does follows the output."""
 
 
 SCREENS = (
@@ -52,24 +55,17 @@ SCREENS = (
         ("rejudge", "--labels", "labels.json", "comparisons"),
     ),
     Screen(
-        "Import: a part of the benchmark history that CUDA.jl, a public project, measured and published. Its "
-        "clocks and heat are unknown.",
-        (
-            "import",
-            "github-action-benchmark",
-            "--suite",
-            "cuda_jl",
-            "--machine",
-            "cuda-jl-ci",
-            "history/data.js",
-        ),
+        "History: 14 commits, each measured once on an H200, in random order. The slowdown is certain: its "
+        "commit was also compared with the one before. The list below the output is the truth; its other "
+        "changes need more runs.",
+        ("history",),
+        has_truth=True,
     ),
-    Screen("History: the commits of CUDA.jl that made its benchmarks slower.", ("history",)),
     Screen(
-        "Pull request: the comment and the page that a pull request with the slowdown on the H200 gets.",
-        ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _TRANSPOSE),
+        "Pull request: the comment and the page that a pull request with this slowdown gets, with its cause.",
+        ("report", "--format", "github", "--out", "pull-request", "--history", f"../{_OVERVIEW}", _SLOWER),
     ),
-    Screen("Pages: the history of CUDA.jl for a browser; the pages need no server.", ("publish",)),
+    Screen("Pages: the history for a browser; the pages need no server.", ("publish",)),
 )
 PAGES = ("pull-request/review.html", _OVERVIEW)
 """Pages that the commands write, in viewing order."""
@@ -98,6 +94,8 @@ def command(folder: Path | None, no_open: bool) -> int:
     with _inside(place):
         for number, screen in enumerate(SCREENS, 1):
             status = _show(number, screen)
+            if screen.has_truth:
+                _say_truth(place)
             if status not in (ExitCode.FINE, ExitCode.REGRESSION):
                 return status
     pages = [place / page for page in PAGES]
@@ -167,6 +165,16 @@ def _show(number: int, screen: Screen) -> int:
     status = int(cli.main(screen.command, standalone_mode=False) or ExitCode.FINE)
     click.echo()
     return status
+
+
+def _say_truth(place: Path) -> None:
+    """Print the commits that change what a card executes, newest first, with their effect by one run."""
+    truth = msgspec.json.decode((place / "truth.json").read_bytes())
+    _say("The truth: commits that edit code that runs, with the change of time from the run before them:")
+    for commit in reversed([each for each in truth if each["kind"] != "none"]):
+        effect = f"{commit['effect']:+.1%}".replace("%", " %")
+        click.echo(f"  {commit['commit'][:8]}  {commit['kind']:7}  {effect:>7}  {commit['subject']}")
+    click.echo()
 
 
 def _open(page: Path) -> bool:
