@@ -184,6 +184,16 @@ class TestWhatIsNoChange:
         assert found.outliers == strays[:-1]
         assert the_newest(found) == (199, 1)
 
+    def test_a_stray_beside_a_step_does_not_hide_it(self):
+        """GB/s of a copy on an H200 by commit: the second run of the faster code was disturbed."""
+        old = (2153.1, 2152.4, 2167.6, 2143.8, 2118.9, 2157.6, 2168.7, 2150.9)
+        values = np.array((*old, 2648.8, 1724.0, 2693.0, 2691.4, 2715.3, 2553.6))
+        for series, at in ((values, 8), (values[::-1], 6)):
+            found = find_changes(series, significance=0.002)
+            assert places(found) == [at]
+            assert [series[each] for each in found.outliers] == [1724.0]
+            assert found.newest is None
+
     def test_a_burst_is_a_change_only_while_it_lasts(self):
         logs = noise(11)
         logs[100:105] += math.log(0.92)

@@ -185,7 +185,7 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
     index = place[kept]
     changes = tuple(_change(search, step, index) for step in steps)
     known = index.size - len(steps) - 1 >= _FEWEST_FREE
-    newest = _newest(logs, place, changes, search, known=known)
+    newest = _newest(logs, kept, place, changes, search, known=known)
     return Segmentation(
         changes=changes,
         levels=_levels(
@@ -332,6 +332,7 @@ def _brief(search: ExactSearch | WindowSearch, one: LevelShift, two: LevelShift,
 
 def _newest(
     logs: Floats,
+    kept: Bools,
     place: Ints,
     changes: Sequence[ChangePoint],
     search: ExactSearch | WindowSearch,
@@ -343,14 +344,16 @@ def _newest(
     block = search.block(search.logs.size - 1)
     sd, df = float(search.noise.sd[block]), float(search.noise.df[block])
     for count in range(min(BRIEF, own.size - 1), 0, -1):
-        before, last = logs[own[:-count][-LEVEL:]], logs[own[-count:]]
-        off = last - median(before)
+        earlier, last = own[:-count][-LEVEL:], logs[own[-count:]]
+        before = logs[earlier]
+        level = median(before[kept[earlier]] if kept[earlier].any() else before)
+        off = last - level
         side = np.sign(off[0])
         least = float((side * off).min())
         limit = _OFF_UNKNOWN * math.log1p(search.smallest)
         if known and before.size > _FEWEST_FREE:
             limit = max(sd * _t_of(_OFF[min(count, len(_OFF)) - 1], df), math.log1p(search.smallest))
-            usual = side * (before - median(before)) >= least
+            usual = side * (before - level) >= least
             if np.count_nonzero(usual) > _USUAL * before.size:
                 continue
         if least > limit:

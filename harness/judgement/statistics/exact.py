@@ -256,16 +256,19 @@ def strays_of_few(logs: Floats, kept: Bools) -> Bools:
     """Return which points of a short series are kept: the newest two too, and runs of outliers that may be a
     level.
 
-    A run may be a level if one neighbour is like it, or if it lies between its neighbours.
+    A run is on one side of the points around it. It may be a level if the nearest kept point before or after
+    it is like it, or if it lies between these points.
     """
     kept = kept.copy()
     kept[-2:] = True
-    gone = np.flatnonzero(~kept)
-    for run in np.split(gone, np.flatnonzero(np.diff(gone) > 1) + 1) if gone.size else ():
+    gone, known = np.flatnonzero(~kept), np.flatnonzero(kept)
+    over = np.array([logs[at] > median(logs[max(0, at - 3) : at + 4]) for at in gone.tolist()])
+    ends = np.flatnonzero((np.diff(gone) > 1) | (over[1:] != over[:-1])) + 1
+    for run in np.split(gone, ends) if gone.size else ():
         start, stop = int(run[0]), int(run[-1]) + 1
         level = median(logs[start:stop])
         unlike = abs(level - median(logs[max(0, start - 3) : stop + 3])) / 2
-        off = [level - logs[beside] for beside in (start - 1, stop) if 0 <= beside < logs.size]
+        off = [level - logs[beside] for beside in (*known[known < start][-1:], *known[known >= stop][:1])]
         if min(map(abs, off)) < unlike or len({bool(one > 0) for one in off}) == 2:
             kept[run] = True
     return kept
