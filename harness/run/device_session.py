@@ -268,14 +268,15 @@ class DeviceSession:
         used = max((mark.memory_used_bytes or 0 for mark in marks), default=0)
         return 0 < 2 * used < (self.device.memory_bytes or 0)
 
-    def open_ahead(self) -> None:
-        """Let the next workers open the device, as many as are needed and fit.
+    def open_ahead(self, most: int | None = None) -> None:
+        """Let the next workers open the device, as many as are needed and fit, and at most `most`.
 
-        Call it only while nothing is timed: a process that opens the device disturbs the others.
+        Call it only while nothing is timed: a process that opens the device disturbs the others. Drivers open
+        a card for one process after the other, so a worker that is needed first should begin first.
         """
         if self._most == 1:
             self._end_left()
-        while len(self._ahead) < min(self.wanted, self._most):
+        while len(self._ahead) < min(self.wanted, self._most if most is None else most):
             worker = self._new_worker()
             self._ahead.append(Ahead(worker, self._begin_open(worker)))
 

@@ -46,7 +46,7 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
     ]
     session.build_ahead(in_turns)
     if shared:
-        session.open_ahead()
+        session.open_ahead(1)
     interrupted = threading.Event()
     with ThreadPoolExecutor(1, initializer=heed, initargs=(interrupted,)) as pool:
         beginning = pool.submit(session.begin_ahead)  # packages of functions take seconds to import

@@ -114,7 +114,7 @@ class Session(DeviceSession):
         # One case timeout for each round of compilations, with one core per compiler.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
         if self._timed:
-            self.open_ahead()
+            self.open_ahead(1)
         try:
             self.builder.ask(BuildAll(cases=cases), self.settings.timeout_s * max(1, turns))
             if self._may_keep_builder(wanted):
