@@ -332,7 +332,7 @@ class PairSession(DeviceSession):
         """Let a side's process open the device. Return a function that waits until it has loaded that side's
         suite. The other suite is sent to it.
         """
-        worker.begin_open(self._spec)()
+        worker.begin_open(self._spec, cards=self._cards)()
         return self._begin_open(worker, self._told_to(side))
 
     def __exit__(self, *error: object) -> None:
