@@ -14,6 +14,7 @@ import pytest
 from harness.errors import ExitCode, SuiteError
 from harness.records.record_files import read_run
 from harness.run import run
+from harness.run.pair_session import PairSession
 from harness.run.worker_process import WorkerProcess
 from harness.suite.kernel import Kernel, NumbaFunction, TorchFunction
 from harness.system.process import template_with
@@ -95,6 +96,17 @@ def test_each_card_is_locked_and_sampled(root, capsys, monkeypatch, tmp_path):
     assert opened[-2:] == [2, 2], "before anything is timed"
     refused = harness("run", "--device", "null:1")
     assert "reduced spans 2 cards; from null:1 on there is 1: run it" in refused.out + refused.err
+
+
+def test_launches_of_code_against_itself_are_not_listed(root, capsys, monkeypatch):
+    monkeypatch.setattr(PairSession, "list_launches", lambda *_: pytest.fail("CUPTI takes seconds to load"))
+    root.joinpath("null.json").write_text('{"cards": [{}, {}], "noise": {"kind": "quiet", "seed": 1}}')
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", str(root / "null.json"))
+    harness = caller(capsys, monkeypatch, Done)
+    done = harness(
+        "calibrate", "--trials", "1", "--planted-trials", "0", "--device", "null:0", "--no-save", "reduced"
+    )
+    assert "False alarms on this device so far: 0 of 1 verdict" in done.out, done
 
 
 @pytest.mark.parametrize(

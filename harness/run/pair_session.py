@@ -279,9 +279,11 @@ class PairSession(DeviceSession):
         Both sides have it in common, because their libraries then have the same addresses: those of two
         processes differ, and forks would repeat the difference. So both sides must import the same.
         """
+        suites = {"base": self.base.suite, "head": self.head.suite}
         found = []
-        for side, suite in (("base", self.base.suite), ("head", self.head.suite)):
-            kernels = {each.kernel for pair in pairs for each in pair.sides.values() if each.suite == side}
+        for side in SIDES:
+            suite = suites[pairs[0].sides[side].suite]  # head's for both, where code is compared with itself
+            kernels = {pair.sides[side].kernel for pair in pairs}
             found.append(packages_ahead(suite, map(suite.by_name.__getitem__, kernels), self.device.backend))
         base, head = found
         told = [loading.data for loading in self._loadings.values()]
