@@ -601,6 +601,7 @@ def test_a_framework_is_imported_once_for_both_sides(tmp_path, monkeypatch):
         comparing.run(*(plan(side.suite) for side in sides.values()))
         assert comparing._template
         imported_by = str(comparing._template.pid)
+        assert psutil.Process(comparing._template.pid).status() != psutil.STATUS_ZOMBIE, "for later pairs"
         itself = [against_itself(each.case, each.case.id) for each in plan(sides["head"].suite)]
         template = comparing._with_packages(itself)
         assert template, "a calibration has head on both sides"
