@@ -278,7 +278,7 @@ class DeviceSession:
             self._end_left()
         while len(self._ahead) < min(self.wanted, self._most if most is None else most):
             worker = self._new_worker()
-            self._ahead.append(Ahead(worker, self._begin_open(worker)))
+            self._ahead.append(Ahead(worker, self._begin_open(worker, cards=self._cards)))
 
     def _next(self) -> WorkerProcess:
         """Return a worker that has opened the device."""
@@ -477,7 +477,7 @@ class DeviceSession:
         return self._begin_open(child, told)()
 
     def _begin_open(
-        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
+        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None, *, cards: int = 1
     ) -> Callable[[], OpenReply]:
         """Ask a process to open the device. Return a function that waits for the answer and may raise."""
         try:
@@ -489,6 +489,7 @@ class DeviceSession:
                 work_tree=self._work_tree,
                 peaks=self.peaks,
                 compilers=self._compilers,
+                cards=cards,
             )
         except WorkerError as error:  # It has ended, which matters only to requests that need it.
             return partial(fail, error)
