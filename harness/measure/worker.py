@@ -343,7 +343,8 @@ def before_forks() -> None:
     with contextlib.suppress(HarnessError, ImportError):  # a worker that needs it reports why it is missing
         nvcc.version()
         importlib.import_module("harness.device.backends.cuda")
-        importlib.import_module("pytools")  # takes most of the time of importing PyCUDA
+        for each in ("pytools", "ml_dtypes", "numpy.random"):  # pytools is most of importing PyCUDA
+            importlib.import_module(each)
     look_ahead()
 
 

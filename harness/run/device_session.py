@@ -263,8 +263,8 @@ class DeviceSession:
         )
 
     def _has_room(self) -> bool:
-        """Return whether the card's memory holds twice what was in use with the last process."""
-        marks = self._samplers[0].marks if self._samplers else ()
+        """Return whether the card holds twice the memory in use with the last process, or before any."""
+        marks = self._samplers[0].marks if self._samplers else self._at_rest[:1]
         used = max((mark.memory_used_bytes or 0 for mark in marks), default=0)
         return 0 < 2 * used < (self.device.memory_bytes or 0)
 
