@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES, bare_verdict
 from harness.judgement.judge import Policy
 from harness.judgement.limits import JUDGED
+from harness.measure.protocol import against_itself
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult, read_comparison
 from harness.records.types import TWIN_PLANTED, TWIN_SAME, Verdict
@@ -600,6 +601,11 @@ def test_a_framework_is_imported_once_for_both_sides(tmp_path, monkeypatch):
         comparing.run(*(plan(side.suite) for side in sides.values()))
         assert comparing._template
         imported_by = str(comparing._template.pid)
+        assert psutil.Process(comparing._template.pid).status() != psutil.STATUS_ZOMBIE, "for later pairs"
+        itself = [against_itself(each.case, each.case.id) for each in plan(sides["head"].suite)]
+        template = comparing._with_packages(itself)
+        assert template, "a calibration has head on both sides"
+        template.close()
     lines = [line.split() for line in told.read_text().splitlines()]
     first = {pid: (side, setting) for side, pid, _, setting in reversed(lines)}
     assert sorted(first.values()) == [("base", "none"), ("head", "none")]  # later calls see their own

@@ -58,6 +58,12 @@ def by_nccl(x, y):
     torch.cuda.nccl.all_reduce(x, y)
 
 
+def allocates(x, y):
+    for rank, row in enumerate([2 * x[0], 2 * x[1]]):
+        with torch.cuda.device(row.device):
+            y[rank].copy_(row - x[rank] + x[1 - rank].to(row.device, non_blocking=True))
+
+
 def wrong(x, y):
     peer_copies(x, y)
     y[1][-1:].add_(1)
@@ -111,8 +117,9 @@ def test_a_mistake_on_the_second_card_is_found(tmp_path):
     assert found == {"wrong": "wrong-result", "stray": "foreign-stream", "dead": "crashed", "peer_copies": ""}
 
 
-def test_both_cards_are_in_one_graph(tmp_path):
-    rows = measured(tmp_path / "reduced", "peer_copies", graph=True)
+@pytest.mark.parametrize("name", ["peer_copies", "allocates"])
+def test_both_cards_are_in_one_graph(tmp_path, name):
+    rows = measured(tmp_path / "reduced", name, graph=True)
     assert {row.status for row in rows.values()} == {"measured"}, rows
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
-from harness.measure import early_worker, protocol
+from harness.measure import early_worker, protocol, worker
 from harness.measure.timing import MeasureSettings
 from harness.run import device_session, worker_process
 from harness.run.device_session import DeviceSession
@@ -101,6 +102,17 @@ def test_an_early_worker_retains_the_context_of_the_card_that_it_will_open(spec,
     assert calls[1][1][1] == (index or 0)
     monkeypatch.undo()
     assert not early_worker.retain_context(0, "libnothing.so.9"), "PyCUDA says why"
+
+
+@pytest.mark.parametrize(("spec", "others"), [("cuda:1", [2, 3]), ("null:1", [])])
+def test_a_worker_opens_the_cards_after_its_own(spec, others, monkeypatch):
+    opened: list[int] = []
+    monkeypatch.setattr(worker, "retain_context", opened.append)
+    device = SimpleNamespace(info=SimpleNamespace(spec=spec))
+    monkeypatch.setattr(worker, "open_device", lambda spec: device)
+    asked = protocol.Open(device=spec, suite=None, scratch="", cards=3)
+    worker.Worker(asked, None)  # type: ignore[arg-type]
+    assert opened == others
 
 
 def test_an_early_worker_on_another_device_is_ended(project, opened, null_script):

@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -487,6 +487,40 @@ def test_a_kernel_gets_numbers_in_the_width_that_it_declares(tmp_path, monkeypat
     given = cast("Any", call.load()).given
     assert given == (2.5, 7, 2**40, 0x3F80)
     assert [each.dtype.name for each in given] == ["float32", "int32", "int64", "uint16"]
+
+
+class TorchCuda:
+    """PyTorch's pools of memory, each of the card that is current when it is made."""
+
+    def __init__(self) -> None:
+        self.current = 1
+        self.used: list[tuple[int, int]] = []
+
+    @contextmanager
+    def device(self, index: int) -> Iterator[None]:
+        before, self.current = self.current, index
+        yield
+        self.current = before
+
+    def MemPool(self) -> int:  # noqa: N802
+        return self.current
+
+    @contextmanager
+    def use_mem_pool(self, pool: int, index: int) -> Iterator[None]:
+        self.used.append((pool, index))
+        yield
+        self.used.remove((pool, index))
+
+
+@pytest.mark.parametrize(("cards", "used"), [(1, [(1, 1)]), (2, [(1, 1), (2, 2)])])
+def test_each_card_of_a_graph_has_its_own_pool_of_memory(cards, used):
+    torch: Any = object.__new__(Torch)
+    torch.context, torch._pools, cuda = ExecutionContext(index=1, cards=cards), {}, TorchCuda()
+    torch.torch = SimpleNamespace(cuda=cuda)
+    for _ in range(2):
+        with torch.pooled():
+            assert cuda.used == used
+        assert (cuda.used, cuda.current) == ([], 1)
 
 
 TORCH = """\

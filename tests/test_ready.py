@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import psutil
@@ -217,6 +219,14 @@ def test_forks_share_the_import_of_a_package_and_no_setting(template):
     assert first[1:] == second[1:] == (started.pid, "yes", "none", "1", None, 1)
     assert len({started.pid, first[0], second[0], other[0]}) == 4
     assert other[1] == other[0]
+
+
+def test_a_template_outlives_the_thread_that_began_it(template):
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(template).result()
+        assert pool.submit(told_with, started).result() == (True, str(started.pid))
+    time.sleep(0.1)  # a signal at the thread's end would have arrived
+    assert told_with(started) == (True, str(started.pid))
 
 
 @pytest.mark.parametrize(

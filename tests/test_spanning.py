@@ -5,13 +5,20 @@ The null device and the host have no second card to write to. What needs two car
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import ExitCode, SuiteError
 from harness.records.record_files import read_run
+from harness.run import run
+from harness.run.pair_session import PairSession
+from harness.run.worker_process import WorkerProcess
 from harness.suite.kernel import Kernel, NumbaFunction, TorchFunction
+from harness.system.process import template_with
+from harness.system.ready import Template
 from tests.support import Done, caller, commit, make_repository, write_null_script
 
 ALL_REDUCE = """\
@@ -54,13 +61,28 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_card_is_verified(root, capsys, monkeypatch):
+    imported: list[Sequence[str]] = []
+
+    def watched(packages: Sequence[str], *given: Any) -> Template | None:
+        imported.append(packages)
+        return template_with(packages, *given)
+
+    monkeypatch.setattr(run, "template_with", watched)
     done = caller(capsys, monkeypatch, Done)("check", "--device", "cpu:0")
     assert done.status != ExitCode.FINE
+    assert imported == [("numba",)], "once for both kernels"
     assert "collective.reduced@2x1000: verified" in done.err + done.out
     assert "1000 of 2000 elements of y are wrong on random; the first, y[1, 0]," in done.err + done.out
 
 
 def test_each_card_is_locked_and_sampled(root, capsys, monkeypatch, tmp_path):
+    begin, opened = WorkerProcess.begin_open, list[int]()
+
+    def watched(worker: WorkerProcess, *given: Any, **named: Any) -> object:
+        opened.append(named.get("cards", 1))
+        return begin(worker, *given, **named)
+
+    monkeypatch.setattr(WorkerProcess, "begin_open", watched)
     script = write_null_script(tmp_path / "null.json", {"cards": [{"uuid": "a"}, {"uuid": "b"}]})
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", str(script))
     harness = caller(capsys, monkeypatch, Done)
@@ -71,8 +93,20 @@ def test_each_card_is_locked_and_sampled(root, capsys, monkeypatch, tmp_path):
     rows = read_run(record).rows
     assert [row.launch and row.launch.cards for row in rows] == [2, 2]
     assert [row.telemetry and len(row.telemetry.beside) for row in rows] == [1, 1]
+    assert opened[-2:] == [2, 2], "before anything is timed"
     refused = harness("run", "--device", "null:1")
     assert "reduced spans 2 cards; from null:1 on there is 1: run it" in refused.out + refused.err
+
+
+def test_launches_of_code_against_itself_are_not_listed(root, capsys, monkeypatch):
+    monkeypatch.setattr(PairSession, "list_launches", lambda *_: pytest.fail("CUPTI takes seconds to load"))
+    root.joinpath("null.json").write_text('{"cards": [{}, {}], "noise": {"kind": "quiet", "seed": 1}}')
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", str(root / "null.json"))
+    harness = caller(capsys, monkeypatch, Done)
+    done = harness(
+        "calibrate", "--trials", "1", "--planted-trials", "0", "--device", "null:0", "--no-save", "reduced"
+    )
+    assert "False alarms on this device so far: 0 of 1 verdict" in done.out, done
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,8 @@ class Torch(Framework):
         self.built = Path()
         """Folder of extensions built for the suite."""
         self.stream: Any = None
-        self._pool: Any = None
+        self._pools: dict[int, Any] = {}
+        """Memory that only graphs use, by card."""
         if context.index is not None:
             self.stream = self.torch.cuda.ExternalStream(context.stream, device=context.index)
             # Memory that it cached for earlier cases would be missing for this case's arrays.
@@ -155,12 +156,17 @@ class Torch(Framework):
             return self.others.current()
         return self.torch.cuda.stream(self.stream)  # type: ignore[no-any-return]
 
-    def pooled(self) -> contextlib.AbstractContextManager[object]:
-        cuda = self.torch.cuda
-        if self.stream is None or not hasattr(cuda, "use_mem_pool"):  # PyTorch has it from 2.5 on
-            return contextlib.nullcontext()
-        self._pool = self._pool or cuda.MemPool()
-        return cuda.use_mem_pool(self._pool, self.context.index)  # type: ignore[no-any-return]
+    @contextlib.contextmanager
+    def pooled(self) -> Iterator[None]:
+        cuda, first = self.torch.cuda, self.context.index
+        with contextlib.ExitStack() as stack:
+            if first is not None and hasattr(cuda, "use_mem_pool"):  # PyTorch has it from 2.5 on
+                for index in range(first, first + self.context.cards):
+                    if index not in self._pools:
+                        with cuda.device(index):  # a pool belongs to the card on which it is made
+                            self._pools[index] = cuda.MemPool()
+                    stack.enter_context(cuda.use_mem_pool(self._pools[index], index))
+            yield
 
     def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
         torch = self.torch

@@ -152,6 +152,8 @@ class Open(Request[OpenReply], frozen=True, kw_only=True):
     """Peaks of the device, as in Run. A rate above its peak fails the case."""
     compilers: Mapping[str, str] = {}
     """The nvcc for each side's sources; empty if both use the one that is found."""
+    cards: int = 1
+    """Cards to open: the device, and those after it that functions of the suite span."""
     arrays: str | None = None
     """Folder of inputs and references from earlier commands; None to compute them anew."""
 

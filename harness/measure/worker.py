@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from harness.device.backends import described, devices_of, nvcc, open_device
+from harness.device.backends import described, devices_of, nvcc, open_device, parse_spec
 from harness.device.backends.base import Built, Device
 from harness.device.static.architecture_builds import builds, facts_of_arch
 from harness.errors import HarnessError, Side
@@ -27,6 +27,7 @@ from harness.measure import protocol
 from harness.measure.base_outputs import checker_of
 from harness.measure.buffers import Buffers
 from harness.measure.earlier_arrays import EarlierArrays
+from harness.measure.early_worker import retain_context
 from harness.measure.one_of_two_workers import TurnTaker
 from harness.measure.paired_kernels import (
     HeldKernel,
@@ -120,10 +121,17 @@ class Worker:
         for data in request.told.values() if len(request.told) == 2 else ():
             _set(data.variables)  # Both sides have the same; otherwise each would have its own process.
         self.device: Device = open_device(request.device)
+        self._open_beside(request.cards)
         self._tamper_check = TamperCheck(self.device)
         self._held: HeldKernel | None = None
         if request.suite is not None:
             self.load(request, channel)
+
+    def _open_beside(self, cards: int) -> None:
+        """Open the cards after the device now: a framework would open them while another process measures."""
+        backend, index = parse_spec(self.device.info.spec)
+        for other in range(index + 1, index + cards) if backend == "cuda" else ():
+            retain_context(other)
 
     def load(self, request: protocol.Open, channel: Channel) -> None:
         """Load the suites, for requests about their kernels."""
@@ -140,7 +148,8 @@ class Worker:
 
     def answer(self, request: protocol.WorkerRequest) -> object:
         """Answer a request. Raises TamperedError if the suite changed the code that judges it."""
-        self._tamper_check.check()
+        if not isinstance(request, protocol.Take):  # A turn follows the check after the turn before.
+            self._tamper_check.check()
         try:
             return self._answer(request)
         finally:
@@ -334,7 +343,8 @@ def before_forks() -> None:
     with contextlib.suppress(HarnessError, ImportError):  # a worker that needs it reports why it is missing
         nvcc.version()
         importlib.import_module("harness.device.backends.cuda")
-        importlib.import_module("pytools")  # takes most of the time of importing PyCUDA
+        for each in ("pytools", "ml_dtypes", "numpy.random"):  # pytools is most of importing PyCUDA
+            importlib.import_module(each)
     look_ahead()
 
 

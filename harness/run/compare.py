@@ -309,7 +309,8 @@ class Comparing(PairSession):
         by_name, backend = self.head.suite.by_name, self.device.backend
         for entry in entries:
             measured_once = len(entry.trial.rounds) == 1 and not (entry.trial.again or entry.trial.ended)
-            if measured_once and by_name[entry.trial.case.kernel].hides_launches(backend):
+            differs = entry.pair.base != entry.pair.head  # code against itself launches the same
+            if measured_once and differs and by_name[entry.trial.case.kernel].hides_launches(backend):
                 self.list_launches(entry)
 
     def _measure(self, entry: CaseEntry) -> None:

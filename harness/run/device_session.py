@@ -263,21 +263,22 @@ class DeviceSession:
         )
 
     def _has_room(self) -> bool:
-        """Return whether the card's memory holds twice what was in use with the last process."""
-        marks = self._samplers[0].marks if self._samplers else ()
+        """Return whether the card holds twice the memory in use with the last process, or before any."""
+        marks = self._samplers[0].marks if self._samplers else self._at_rest[:1]
         used = max((mark.memory_used_bytes or 0 for mark in marks), default=0)
         return 0 < 2 * used < (self.device.memory_bytes or 0)
 
-    def open_ahead(self) -> None:
-        """Let the next workers open the device, as many as are needed and fit.
+    def open_ahead(self, most: int | None = None) -> None:
+        """Let the next workers open the device, as many as are needed and fit, and at most `most`.
 
-        Call it only while nothing is timed: a process that opens the device disturbs the others.
+        Call it only while nothing is timed: a process that opens the device disturbs the others. Drivers open
+        a card for one process after the other, so a worker that is needed first should begin first.
         """
         if self._most == 1:
             self._end_left()
-        while len(self._ahead) < min(self.wanted, self._most):
+        while len(self._ahead) < min(self.wanted, self._most if most is None else most):
             worker = self._new_worker()
-            self._ahead.append(Ahead(worker, self._begin_open(worker)))
+            self._ahead.append(Ahead(worker, self._begin_open(worker, cards=self._cards)))
 
     def _next(self) -> WorkerProcess:
         """Return a worker that has opened the device."""
@@ -476,7 +477,7 @@ class DeviceSession:
         return self._begin_open(child, told)()
 
     def _begin_open(
-        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None
+        self, child: WorkerProcess, told: Mapping[SideName, SuiteData] | None = None, *, cards: int = 1
     ) -> Callable[[], OpenReply]:
         """Ask a process to open the device. Return a function that waits for the answer and may raise."""
         try:
@@ -488,6 +489,7 @@ class DeviceSession:
                 work_tree=self._work_tree,
                 peaks=self.peaks,
                 compilers=self._compilers,
+                cards=cards,
             )
         except WorkerError as error:  # It has ended, which matters only to requests that need it.
             return partial(fail, error)

@@ -45,8 +45,9 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         if entry.in_turns and not session.is_elsewhere(by_name[entry.trial.case.kernel])
     ]
     session.build_ahead(in_turns)
+    session.import_ahead()
     if shared:
-        session.open_ahead()
+        session.open_ahead(1)
     interrupted = threading.Event()
     with ThreadPoolExecutor(1, initializer=heed, initargs=(interrupted,)) as pool:
         beginning = pool.submit(session.begin_ahead)  # packages of functions take seconds to import

@@ -262,14 +262,17 @@ class PairSession(DeviceSession):
         """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
 
+    def import_ahead(self) -> None:
+        """Begin to import the packages of functions in a process that ends with the calling thread."""
+        pairs, _ = self.ahead.wanted
+        if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
+            self._template = self._with_packages(pairs)
+
     def begin_ahead(self) -> None:
         """Start a pair of processes, if one is needed, and let them open the device and build.
 
         Another thread may call it while nothing is timed.
         """
-        pairs, _ = self.ahead.wanted
-        if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
-            self._template = self._with_packages(pairs)
         self.ahead.start(self._new_turns, 1)
         self.ahead.prepare(1)
 
@@ -279,9 +282,11 @@ class PairSession(DeviceSession):
         Both sides have it in common, because their libraries then have the same addresses: those of two
         processes differ, and forks would repeat the difference. So both sides must import the same.
         """
+        suites = {"base": self.base.suite, "head": self.head.suite}
         found = []
-        for side, suite in (("base", self.base.suite), ("head", self.head.suite)):
-            kernels = {each.kernel for pair in pairs for each in pair.sides.values() if each.suite == side}
+        for side in SIDES:
+            suite = suites[pairs[0].sides[side].suite]  # head's for both, where code is compared with itself
+            kernels = {pair.sides[side].kernel for pair in pairs}
             found.append(packages_ahead(suite, map(suite.by_name.__getitem__, kernels), self.device.backend))
         base, head = found
         told = [loading.data for loading in self._loadings.values()]
@@ -332,7 +337,7 @@ class PairSession(DeviceSession):
         """Let a side's process open the device. Return a function that waits until it has loaded that side's
         suite. The other suite is sent to it.
         """
-        worker.begin_open(self._spec)()
+        worker.begin_open(self._spec, cards=self._cards)()
         return self._begin_open(worker, self._told_to(side))
 
     def __exit__(self, *error: object) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
@@ -17,11 +17,16 @@ from harness.measure.timing import MeasureSettings
 from harness.records.record_files import Journal, RecordWriter, RunResult
 from harness.records.types import METHOD_VERSION, Row, RowStatus, Run, fields_of
 from harness.run.device_session import DeviceObserver, DeviceSession, most_cards
-from harness.suite.kernel import Kernel
+from harness.run.worker_process import WorkerProcess, worker_variables
+from harness.suite.kernel import Kernel, PythonFunction
 from harness.suite.loader import LoadedSuite, is_plain
+from harness.suite.packages_ahead import packages_ahead
 from harness.suite.planning import PlannedCase
 from harness.suite.problem import ceil_div
-from harness.system.process import Failed, failure
+from harness.system.process import Failed, failure, template_with
+
+if TYPE_CHECKING:
+    from harness.system.ready import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,8 @@ class Session(DeviceSession):
         self.loaded = loaded
         self.settings = settings
         self._has_built = False
+        self._template: Template | None = None
+        """A process that has imported the packages of all kernels, from which their processes are forked."""
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. A case that fails, crashes or hangs loses only its own row.
@@ -106,6 +113,7 @@ class Session(DeviceSession):
         self._has_built = True
         wanted = [planned for planned in plan if self.refusal(planned) is None]
         self.wanted = len({each.kernel.name for each in wanted})
+        self._template = self._with_packages({each.kernel.name: each.kernel for each in wanted})
         if self.settings.measure is not None:
             libraries = map(self._library, wanted)
             wanted += [each for each in libraries if each and self.refusal(each) is None]
@@ -114,7 +122,7 @@ class Session(DeviceSession):
         # One case timeout for each round of compilations, with one core per compiler.
         turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
         if self._timed:
-            self.open_ahead()
+            self.open_ahead(1)
         try:
             self.builder.ask(BuildAll(cases=cases), self.settings.timeout_s * max(1, turns))
             if self._may_keep_builder(wanted):
@@ -125,6 +133,26 @@ class Session(DeviceSession):
             if not self._may_keep_builder(wanted):
                 self.end_soon(self.builder)
             self.wall_time.enter("judge")
+
+    def _with_packages(self, kernels: Mapping[str, Kernel]) -> Template | None:
+        """Return a process that imports the packages of several functions once; None if it must not.
+
+        A single function is verified in the process that found the device, or imports its packages there.
+        """
+        sources = [kernel.source_for(self.device.backend) for kernel in kernels.values()]
+        if self._fresh or len(sources) < 2 or not all(isinstance(each, PythonFunction) for each in sources):
+            return None
+        found = packages_ahead(self.loaded.suite, kernels.values(), self.device.backend)
+        return template_with(found.packages, found.names, worker_variables()) if found.packages else None
+
+    def _new_worker(self) -> WorkerProcess:
+        answered = self._answered_by()
+        return WorkerProcess(self.scratch, answered=answered, fresh=self._fresh, template=self._template)
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if self._template is not None:
+            self._template.close()
 
     def _may_keep_builder(self, built: Sequence[PlannedCase]) -> bool:
         """Tell whether kernels can be verified in the building process, because no code of another one has

@@ -102,10 +102,12 @@ class WorkerProcess(Process):
         work_tree: Path | None = None,
         peaks: Mapping[str, float] = {},
         compilers: Mapping[str, str] = {},
+        cards: int = 1,
     ) -> Callable[[], OpenReply]:
         """Ask the worker to open a device, and suites if given. Return a function that waits for the answer.
 
-        It does not load the suites in `told`. Both functions raise UsageError, DeviceError and WorkerError.
+        It does not load the suites in `told`. `cards` are the device and those after it. Both functions raise
+        UsageError, DeviceError and WorkerError.
         """
         from harness.measure.protocol import Open
 
@@ -118,6 +120,7 @@ class WorkerProcess(Process):
             work_tree=str(work_tree) if work_tree else None,
             peaks=peaks,
             compilers=compilers,
+            cards=cards,
             # Another user's suites are untrusted code, which must not pass references to each other.
             arrays=None if os.environ.get(SUITE_SOCKET) else str(cache_dir() / ARRAYS),
         )

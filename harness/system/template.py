@@ -124,7 +124,8 @@ class _Imports:
 def serve(asked: socket.socket, imports: _Imports) -> _Received | None:
     """Import the modules and packages, and execute orders during and after that.
 
-    Return the order in a fork, and None in the template once no requester is left.
+    Return the order in a fork, and None in the template once no requester is left. A signal of the system
+    would tell of the end of the requesting thread, not of its process.
     """
     parent = os.getppid()
     waiting = [*imports.modules, *imports.packages]
@@ -260,7 +261,6 @@ def _scatter() -> None:
 
 def main() -> int:
     number, modules, packages = sys.argv[1:]
-    supervisor.prctl(supervisor.PR_SET_PDEATHSIG, signal.SIGKILL)
     imports = _Imports(tuple(modules.split()), tuple(packages.split()), dict(os.environ))
     received = serve(socket.socket(fileno=int(number)), imports)
     if received is None:
