@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ExitCode, SuiteError
-from harness.records.record_files import read_run
+from harness.records.record_files import read_comparison, read_run
 from harness.run import run
 from harness.run.pair_session import PairSession
 from harness.run.worker_process import WorkerProcess
@@ -103,10 +103,12 @@ def test_launches_of_code_against_itself_are_not_listed(root, capsys, monkeypatc
     root.joinpath("null.json").write_text('{"cards": [{}, {}], "noise": {"kind": "quiet", "seed": 1}}')
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", str(root / "null.json"))
     harness = caller(capsys, monkeypatch, Done)
-    done = harness(
-        "calibrate", "--trials", "1", "--planted-trials", "0", "--device", "null:0", "--no-save", "reduced"
-    )
+    done = harness("calibrate", "--trials", "1", "--planted-trials", "0", "--device", "null:0", "reduced")
     assert "False alarms on this device so far: 0 of 1 verdict" in done.out, done
+    (record,) = root.rglob("*.jsonl")
+    (verdict,) = read_comparison(record).verdicts
+    assert verdict.time
+    assert verdict.cycles is None, "they are of the first card alone"
 
 
 @pytest.mark.parametrize(

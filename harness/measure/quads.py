@@ -31,6 +31,7 @@ from harness.measure.timing import (
     is_one_interval,
     l2_policy,
     launches_per_slot,
+    no_stamp,
     time_to_enqueue,
     timed,
     warm_up,
@@ -335,7 +336,9 @@ class SlotRunner:
         return Slot((timing,), ((before, after),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
-        stamp, held = self.device.stamp, self._held is not None and subject in self._held
+        # The first card's cycles are not those of all cards that a function spans.
+        stamp = self.device.stamp if subject.launch.cards == 1 else no_stamp
+        held = self._held is not None and subject in self._held
         return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, stamp, held=held)
 
     def _cycles_of_nothing(self) -> float:

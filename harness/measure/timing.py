@@ -208,7 +208,8 @@ class Slot:
         return math.fsum(timing() for timing in self.timings) / self.launches
 
 
-def _no_stamp() -> Stamping:
+def no_stamp() -> Stamping:
+    """Count no cycles."""
     return lambda: None
 
 
@@ -218,7 +219,7 @@ def enqueue_slot(
     data: Data,
     launches: int,
     l2: L2Policy,
-    stamp: Callable[[], Stamping] = _no_stamp,
+    stamp: Callable[[], Stamping] = no_stamp,
     *,
     held: bool = False,
 ) -> Slot:
@@ -243,7 +244,7 @@ def enqueue_slot(
 
 
 def _interval(
-    device: Device, subject: Subject, launches: int, stamp: Callable[[], Stamping] = _no_stamp
+    device: Device, subject: Subject, launches: int, stamp: Callable[[], Stamping] = no_stamp
 ) -> tuple[Timing, tuple[Stamping, Stamping]]:
     """Enqueue back-to-back launches between two stamps, then store their results."""
     before = stamp()
