@@ -99,7 +99,7 @@ class Series:
     values: Floats
     failed: npt.NDArray[np.bool_]
     epoch: npt.NDArray[np.int64]
-    """Each point's index into `epochs`."""
+    """Index into `epochs` for each point."""
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
     """Values of the companion tracks, by name."""

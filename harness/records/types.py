@@ -637,7 +637,7 @@ class LoopDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What hardware counters and compiled code tell of a slowdown, read after the verdict."""
+    """Findings about a slowdown from hardware counters and compiled code, read after the verdict."""
 
     base_counters: Mapping[str, float] = field(default_factory=dict)
     head_counters: Mapping[str, float] = field(default_factory=dict)

@@ -531,7 +531,7 @@ def check_answered(reply: ReturnValue | Failed | None) -> None:
 
 
 def _without_device(reply: ReturnValue | Failed | None) -> bool:
-    """Whether it is a value for which the suite's function did not ask for the device."""
+    """Return whether it is a value for which the suite's function did not ask for the device."""
     return isinstance(reply, ReturnValue) and not reply.asked_device
 
 

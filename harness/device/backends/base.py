@@ -78,7 +78,7 @@ Stamping = Callable[[], "Stamp | None"]
 """Reads a stamp after synchronize(); None if the device has no counters, or missed the stamp."""
 
 Work = tuple[Callable[[], object], Callable[[], object]]
-"""What is done before work whose counters are read, and a function that enqueues the work."""
+"""A function that prepares work whose counters are read, and a function that enqueues the work."""
 
 
 @dataclass(kw_only=True)

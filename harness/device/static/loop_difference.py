@@ -25,8 +25,8 @@ _SHAPES = (
     (re.compile(r"\bHFMA2(?:\.MMA)? (\w+), -RZ, RZ, 0, 0"), r"MOV \1, RZ"),
     (re.compile(r"\bVIADD (\w+), (\w+), (.*)"), r"IADD3 \1, \2, \3, RZ"),
 )
-"""What a compiler chooses anew for the same code, and what stands for it: registers, jump targets, and the
-name of a move or an addition by the pipe that is free.
+"""Patterns of choices that a compiler makes anew for the same code, with their replacements: registers, jump
+targets, and the name of a move or an addition by the pipe that is free.
 """
 _CONSTANTS = (
     (re.compile(r"\[[^\]]*\]"), "[]"),

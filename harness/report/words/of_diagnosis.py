@@ -1,4 +1,4 @@
-"""Why a kernel became slower, the same on every face: a table of counters, and one of machine code."""
+"""The tables of a diagnosis, the same in every report: of counters, and of machine code."""
 
 from __future__ import annotations
 
