@@ -21,7 +21,9 @@ from harness.report.table import Column, Sheet
 from harness.report.terminal.run_tables import print_out
 from harness.run.doctor.checks import diagnose, verdict
 from harness.run.doctor.gather import gather
+from harness.run.doctor.machine_facts import MachineFacts
 from harness.suite.case_id import size_label
+from harness.suite.loader import load
 from harness.system import git
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,9 +41,12 @@ console = Console(highlight=False)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=3, help="how many commits to measure (default: 3)")
-    count = parser.parse_args(arguments).commits
+    parser.add_argument("--commits", type=int, help="number of commits (default: 3; 2 on a CPU)")
+    asked = parser.parse_args(arguments).commits
     started = time.monotonic()
+    facts = gather(None, ROOT, RESULTS)
+    on_cpu = facts.device is None or facts.device.kind == "cpu"
+    count = asked or (2 if on_cpu else 3)
     try:
         newest = ("--first-parent", f"--max-count={count}", "--format=%H %s", "--", "kernels")
         subjects = git.ask(ROOT, "log", *newest).decode(errors="replace").splitlines()
@@ -59,14 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.rule("Measuring")
     for line in reversed(subjects):
         console.print(f"  {line[:8]}{line[40:]}", markup=False, soft_wrap=True)
-    if not logged([*ASV, "run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
+    selection = ["--bench", at_largest_size()] if on_cpu else []
+    command = [*ASV, "run", "--show-stderr", *selection, "HASHFILE:-"]
+    if not logged(command, stdin="\n".join(reversed(commits))):
         return 3
     console.rule("Publishing")
     if not logged([sys.executable, "-m", "harness", "publish"]):
         return 3
     runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
     if runs and runs[-1].run.device.kind == "cpu":
-        console.print(of_a_cpu())
+        console.print(of_a_cpu(facts))
     for suite in dict.fromkeys(run.run.source.suite for run in runs):
         print_out(history_table([run for run in runs if run.run.source.suite == suite]), console)
     console.rule("Done")
@@ -83,9 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def of_a_cpu() -> str:
+def at_largest_size() -> str:
+    """Return asv's pattern of the cases at the largest size that each suite has for a CPU."""
+    problems = [load(path.parent).suite.problem for path in sorted(ROOT.glob("kernels/*/suite.py"))]
+    sizes = {size_label(list(problem.points(quick=True))[-1]) for problem in problems}
+    return rf", ({'|'.join(sorted(sizes))})\)$"
+
+
+def of_a_cpu(facts: MachineFacts) -> str:
     """Say what figures of this CPU are worth, before anybody reads them."""
-    facts = gather(None, ROOT, RESULTS)
     return (
         "The figures below are of a CPU. They show that everything works, and nothing about a GPU. Other "
         f"processes change them severalfold. harness doctor says: {verdict(facts, diagnose(facts))}"
