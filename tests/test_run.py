@@ -179,7 +179,7 @@ def faulty(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_NULL_SCRIPT", write_null_script(folder / "script.json", script))
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
-        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=10.0, results=folder / "results")
+        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=4.0, results=folder / "results")
     return result, observer
 
 
