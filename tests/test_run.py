@@ -48,7 +48,7 @@ FAULTS = {
     "unwritten": ("wrong-result", "32 of 32 elements of y are wrong"),
     "overrun": ("wrong-result", "wrote outside its arrays"),
     "crash": ("crashed", "SIGSEGV while verifying"),
-    "hang": ("timed-out", "No answer within 10 s while verifying"),
+    "hang": ("timed-out", "No answer within 4 s while verifying"),
     "error": ("launch-refused", "makes this launch fail"),
     "memory": ("out-of-memory", "run out of memory"),
 }
