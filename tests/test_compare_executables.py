@@ -25,14 +25,11 @@ from tests.benchmark_json import (
     nvbench_state,
     nvbench_summary,
 )
-from tests.support import caller, commit, git, make_repository, write_files
+from tests.support import commit, git, make_repository, write_files
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 RUN = "sh bench.sh"
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
 
 
 def project(root, base, head):
