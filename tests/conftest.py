@@ -312,6 +312,18 @@ def project(first_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, str]], Path]:
+    """Makes a repository of these files, which is then the current folder."""
+
+    def make(files: Mapping[str, str]) -> Path:
+        top = support.write_files(support.make_repository(tmp_path / "theirs"), files)
+        monkeypatch.chdir(top)
+        return top
+
+    return make
+
+
+@pytest.fixture
 def harness(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., support.Done]:
