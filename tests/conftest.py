@@ -224,6 +224,7 @@ def forked_workers(request: pytest.FixtureRequest, own_environment: None) -> Ite
     with contextlib.closing(ForkServer(WORKERS)) as workers, pytest.MonkeyPatch.context() as patch:
         constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
         patch.setattr(process, "subprocess", SimpleNamespace(Popen=workers.popen, **constants))
+        patch.setattr("harness.run.device_session.RECOVERY_S", 0.1)  # no card has to recover
         with contextlib.closing(support.programs):
             yield
 

@@ -98,6 +98,12 @@ class Told:
         return {found.read_text() for found in self.place.glob("*/*")}
 
 
+@pytest.fixture(autouse=True)
+def checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for workers looks for lost ones ten times a second."""
+    monkeypatch.setattr("harness.run.sweep.cluster.CHECK_S", 0.1)
+
+
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
     return Told(tmp_path)
