@@ -53,7 +53,7 @@ def read_lines(path: Path, content: bytes) -> imported.ImportedFile:
     """Read a file of results. Raises StoreError with the line's number for an invalid line."""
     lines: dict[str, dict[str, list[tuple[int, _Line]]]] = defaultdict(lambda: defaultdict(list))
     for number, line in _lines(path, content):
-        lines[line.device][_label(line)].append((number, line))
+        lines[line.device][imported.label(line.name, line.params)].append((number, line))
     found = {device: [_case(path, of_case) for of_case in cases.values()] for device, cases in lines.items()}
     imported.check_not_empty(path, [case for cases in found.values() for case in cases])
     unique = {device: imported.with_unique_names(cases) for device, cases in found.items()}
@@ -90,16 +90,10 @@ def _line(where: str, text: bytes) -> _Line:
     return line
 
 
-def _label(line: _Line) -> str:
-    """Return the name of a result with its parameters."""
-    params = ",".join(f"{key}={value}" for key, value in line.params.items())
-    return f"{line.name}[{params}]" if params else line.name
-
-
 def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCase:
     """Join the lines of one case, which several calls in one process may have written."""
     (first_number, first), *others = lines
-    label = _label(first)
+    label = imported.label(first.name, first.params)
     for number, other in others:
         if other.how != first.how:
             raise StoreError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import MeasureError, Side
 from harness.measure.protocol import SideName
 from harness.records.types import DeviceInfo, Toolchain, Verdict, fields_of
-from harness.run.bisect.commit_pairs import WITHOUT, PairResult, Question
+from harness.run.bisect.commit_pairs import PairResult, Question, without_case
 from harness.run.executables.executable_build import Executable
 from harness.run.pair_session import CompareObserver
 from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings, script_device
@@ -63,9 +63,7 @@ class ScriptPairs:
         verdict = verdicts[0]
         if verdict.status in ("new", "missing"):
             side: Side = "base" if verdict.status == "new" else "head"
-            commit = question.base if side == "base" else question.head
-            message = f"Commit {commit[:12]} has no {question.case}."
-            return dataclasses.replace(found, failed=Failed(reason=WITHOUT[side], message=message, side=side))
+            return dataclasses.replace(found, failed=without_case(question, side))
         return dataclasses.replace(found, verdict=verdict)
 
 
