@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +115,7 @@ KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
     os.environ.pop(_name, None)
+sys.dont_write_bytecode = False  # without its cache, pytest rewrites the tests in each process: six seconds
 # A shell's job in the background ignores Ctrl-C, one under nohup SIGHUP: so would what tests interrupt.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
