@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +115,7 @@ KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
     os.environ.pop(_name, None)
+sys.dont_write_bytecode = False  # without its cache, pytest rewrites the tests in each process: six seconds
 # A shell's job in the background ignores Ctrl-C, one under nohup SIGHUP: so would what tests interrupt.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -224,6 +226,7 @@ def forked_workers(request: pytest.FixtureRequest, own_environment: None) -> Ite
     with contextlib.closing(ForkServer(WORKERS)) as workers, pytest.MonkeyPatch.context() as patch:
         constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
         patch.setattr(process, "subprocess", SimpleNamespace(Popen=workers.popen, **constants))
+        patch.setattr("harness.run.device_session.RECOVERY_S", 0.1)  # no card has to recover
         with contextlib.closing(support.programs):
             yield
 
@@ -309,6 +312,18 @@ def project(first_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     made = Project(Path(shutil.copytree(first_project, tmp_path / "project")))
     monkeypatch.chdir(made.root)
     return made
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, str]], Path]:
+    """Makes a repository of these files, which is then the current folder."""
+
+    def make(files: Mapping[str, str]) -> Path:
+        top = support.write_files(support.make_repository(tmp_path / "theirs"), files)
+        monkeypatch.chdir(top)
+        return top
+
+    return make
 
 
 @pytest.fixture

@@ -413,31 +413,32 @@ def test_what_was_built_for_a_whole_grid_is_not_launched_in_parts(device, make, 
         device.launch(built, launch, [view])
 
 
+def reversed_by(device, upload, built, launch, x):
+    """What the kernel makes of x."""
+    memory, y = upload(np.zeros_like(x))
+    check_launch(launch, device.info, built.resources)
+    device.launch(built, launch, [upload(x)[1], y])
+    device.synchronize()
+    return download(device, memory, x)
+
+
 @pytest.mark.parametrize("device", [*NULL, *C_DIALECT], indirect=True)
 @pytest.mark.parametrize("shared_bytes", [4 * THREADS, 32 * 1024], ids=["what it needs", "32 KiB"])
 def test_dynamic_shared_memory(device, make, upload, shared_bytes):
     x = np.arange(4 * THREADS, dtype="float32")
     expected = x.reshape(4, THREADS)[:, ::-1].reshape(-1)
-    memory, y = upload(np.zeros_like(x))
     built = device.build(make("reverse", lambda x, y: [(y, expected)]))
     launch = Launch(grid=(4, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=shared_bytes)
-    check_launch(launch, device.info, built.resources)
-    device.launch(built, launch, [upload(x)[1], y])
-    device.synchronize()
-    assert np.array_equal(download(device, memory, x), expected)
+    assert np.array_equal(reversed_by(device, upload, built, launch, x), expected)
 
 
 @every_c_dialect
 def test_the_most_shared_memory_that_the_device_claims_can_be_used(device, make, upload):
     x = np.arange(THREADS, dtype="float32")
-    memory, y = upload(np.zeros_like(x))
     built = device.build(make("reverse"))
     most_bytes = device.info.max_shared_bytes - (built.resources.static_shared_bytes or 0)
     launch = Launch(grid=(1, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=most_bytes)
-    check_launch(launch, device.info, built.resources)
-    device.launch(built, launch, [upload(x)[1], y])
-    device.synchronize()
-    assert np.array_equal(download(device, memory, x), x[::-1])
+    assert np.array_equal(reversed_by(device, upload, built, launch, x), x[::-1])
 
 
 @every_compiler
@@ -445,13 +446,9 @@ def test_the_largest_block_that_the_kernel_claims_can_be_run(device, make, uploa
     built = device.build(make("reverse", block=(device.info.max_threads_per_block, 1, 1)))
     threads = min(device.info.max_threads_per_block, built.resources.max_threads_per_block)
     x = np.arange(threads, dtype="float32")
-    memory, y = upload(np.zeros_like(x))
     shared_bytes = dynamic(device, 4 * threads)
     launch = Launch(grid=(1, 1, 1), block=(threads, 1, 1), dynamic_shared_bytes=shared_bytes)
-    check_launch(launch, device.info, built.resources)
-    device.launch(built, launch, [upload(x)[1], y])
-    device.synchronize()
-    assert np.array_equal(download(device, memory, x), x[::-1])
+    assert np.array_equal(reversed_by(device, upload, built, launch, x), x[::-1])
 
 
 @every_backend

@@ -18,24 +18,15 @@ from harness.run.run import Session, SessionSettings
 from harness.suite.loader import load, load_folder
 from harness.suite.planning import divided, plan
 from harness.suite.sources import Program
+from tests import toy
 from tests.pairs import opened_worker
 from tests.support import KERNELS, MATMUL_SIZES, ROOT, Recorder, run_command, statuses, write_files
 
 ANY_LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 
-SUITE = """\
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-
+SUITE = (
+    toy.TWICE
+    + """\
 def right(case, stream):
     def call(x, y, n):
         assert (stream, x.shape, y.dtype.name, n) == (0, (case.n,), "float32", case.n)
@@ -73,6 +64,7 @@ suite = Suite(
     ],
 )
 """
+)
 
 
 @pytest.fixture(scope="module")

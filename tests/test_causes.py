@@ -282,8 +282,8 @@ def test_named_cases_are_explained_without_a_regression_too(harness, tmp_path):
     told = " ".join(done.out.split())
     assert "within the tolerance for sure. Because warps wait longer for one another at barriers" in told
     assert "within the tolerance for sure. No cause stands out among the hardware counters." in told
-    assert "Hardware counters of a launch of toy.more[n=64] counter base head change %" in told
-    assert "warps waited: other warps (barrier), cycles 50.0 k 550 k +1,000" in told
+    assert "launch of toy.more[n=64] counter (waits in cycles) base head change %" in told
+    assert "waited: other warps (barrier) 50.0 k 550 k +1,000" in told
 
 
 def test_counters_of_runs_are_series(tmp_path):
@@ -301,8 +301,12 @@ def test_counters_of_runs_are_series(tmp_path):
     assert math.isnan(figure_of(METRICS["dram_bytes"], rows["none"]))
 
 
-def test_every_counter_has_words():
+def test_every_counter_has_words_that_fit_into_80_columns():
     assert _COUNTERS.keys() | {"warp_cycles", "elapsed_cycles"} == metrics_of("GH100").keys()
+    base, head = dict.fromkeys(_COUNTERS, 94.4), dict.fromkeys(_COUNTERS, 21.1)
+    sheet = counter_sheet(Diagnosis(base_counters=base, head_counters=head))
+    assert sheet is not None
+    assert sum(column.width + 2 for column in sheet.columns) - 2 <= 80
 
 
 def test_shares_of_peak_rates_are_of_the_launch_without_the_time_around_it():

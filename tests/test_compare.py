@@ -412,7 +412,7 @@ def test_times_that_read_nothing_are_no_verdict(tmp_path):
 def test_a_head_that_never_ends_costs_its_own_case_only(tmp_path):
     base = dict.fromkeys(("one", "bad"), takes(MS))
     head = {"one": takes(MS + 1), "bad": breaks("hang")}
-    result, _, _ = compare(tmp_path, base, head, timeout_s=10.0)
+    result, _, _ = compare(tmp_path, base, head, timeout_s=4.0)
     assert statuses(result) == {"one": ("unchanged", "within-tolerance"), "bad": ("failed", "timed-out")}
 
 

@@ -113,7 +113,7 @@ def whole(tmp_path_factory, repository):
         patch.setenv("HARNESS_NULL_SCRIPT", script)
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
         done = run_command(
-            *("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "10", "--results", str(folder)),
+            *("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "4", "--results", str(folder)),
             cwd=repository,
         )
     assert "Traceback" not in done.stderr, done.stderr
@@ -693,7 +693,7 @@ def at_call(folder: Path, number: int, action: str) -> dict[str, str]:
     ("action", "reason", "words"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "SIGKILL while measuring"),
-        ("time.sleep(3600)", "timed-out", "No answer within 10 s while measuring"),
+        ("time.sleep(3600)", "timed-out", "No answer within 4 s while measuring"),
     ],
     ids=["crash", "hang"],
 )
@@ -703,7 +703,7 @@ def test_what_fails_while_both_are_measured_is_nobodys_fault(
     for name, value in at_call(tmp_path, 1, action).items():
         monkeypatch.setenv(name, value)
     repository = make_project(tmp_path / "project", dict.fromkeys(("one", "two"), KERNELS["changed"]))
-    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "10", cwd=repository)
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "4", cwd=repository)
     assert sorted(done.statuses.values()) == [("failed", reason), ("unchanged", "within-tolerance")]
     failed = next(each for each in done.json[0]["verdicts"] if each["status"] == "failed")
     assert failed["side"] == ""

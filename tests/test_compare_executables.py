@@ -25,14 +25,11 @@ from tests.benchmark_json import (
     nvbench_state,
     nvbench_summary,
 )
-from tests.support import caller, commit, git, make_repository, write_files
+from tests.support import commit, git, make_repository, write_files
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 RUN = "sh bench.sh"
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
 
 
 def project(root, base, head):
@@ -128,7 +125,7 @@ LATER = '{"context": {"num_cpus": 1, "json_schema_version": 7}, "benchmarks": []
 FAILING = [
     ("exit 3", "crashed", "exited with status 3"),
     ("kill -SEGV $$", "crashed", "was ended by SIGSEGV"),
-    ("sleep 30", "timed-out", "within 3 s"),
+    ("sleep 30", "timed-out", "within 1 s"),
     ("exit 0", "no-json", "wrote no JSON"),
     ('echo \'{"context": {\' > "$out"; exit 0', "store", "is damaged"),
     (f"echo '{LATER}' > \"$out\"; exit 0", "store", "known here is 1"),
@@ -143,7 +140,7 @@ def test_an_executable_that_fails_at_one_commit_is_no_pass(compare, tmp_path, do
     good = google_script([google_entry("copy"), google_entry("scale")])
     bad = google_script([google_entry("copy")], f"echo 'what it said last' >&2\n{does}")
     repository = project(tmp_path / "p", *((bad, good) if side == "base" else (good, bad)))
-    limit = ("--timeout", "3") if reason == "timed-out" else ()
+    limit = ("--timeout", "1") if reason == "timed-out" else ()
     done = compare(repository, "--format", "google-benchmark", *limit)
     for verdict in verdicts_of(done).values():
         assert (verdict["status"], verdict["reason"], verdict["side"]) == ("failed", reason, side)

@@ -22,16 +22,13 @@ from tests.benchmark_json import (
     nvbench_state,
     nvbench_summary,
 )
-from tests.support import caller, commit, make_repository
+from tests.support import commit, make_repository
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 PAIRS = 4
 CONTEXT = {"host_name": "box", "num_cpus": 8, "library_version": "v1.9.1", "library_build_type": "release"}
 SLOW = 1.3
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -20,13 +20,10 @@ from tests.benchmark_json import (
     nvbench_summary,
     with_samples,
 )
-from tests.support import caller, commit, make_repository
+from tests.support import commit, make_repository
 from tests.synthetic_history import CARDS, DriverChange, Failed, History, Step, Suite, write
 
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from harness.init.repository import Repository
 from harness.init.written_files import suite_text
 from harness.suite.loader import load_folder
 from harness.suite.planning import launch_of, plan
-from tests.support import caller, make_repository, write_files
+from tests.support import caller, write_files
 
 SCALE = """\
 #include <cstdio>
@@ -94,18 +93,6 @@ void run_tiled(int M, int N, int K, float alpha, float *A, float *B, float beta,
 @pytest.fixture
 def call(capsys, monkeypatch):
     return caller(capsys, monkeypatch)
-
-
-@pytest.fixture
-def theirs(tmp_path, monkeypatch):
-    """Makes a repository of these files, which is then the current folder."""
-
-    def make(files: Mapping[str, str]) -> Path:
-        top = write_files(make_repository(tmp_path / "theirs"), files)
-        monkeypatch.chdir(top)
-        return top
-
-    return make
 
 
 def guessed(top: Path):

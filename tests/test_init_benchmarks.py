@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from harness.init.guess import suites_of
 from harness.init.own_benchmarks import OwnBenchmark, other_frameworks, own_benchmarks
 from harness.init.repository import Repository
 from harness.suite.loader import load_folder
-from tests.support import caller, make_repository, write_files
+from tests.support import caller
 
 DO_BENCH = """\
 import torch
@@ -64,18 +63,6 @@ kernel void flip(global float *out, constant float *x, uint w, uint h, __local f
     tile[get_local_id(0)] = x[get_global_id(0)];
 }
 """
-
-
-@pytest.fixture
-def theirs(tmp_path, monkeypatch):
-    """Makes a repository of these files, which is then the current folder."""
-
-    def make(files: Mapping[str, str]) -> Path:
-        top = write_files(make_repository(tmp_path / "theirs"), files)
-        monkeypatch.chdir(top)
-        return top
-
-    return make
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from harness.run.compare_settings import CompareSettings
 from harness.run.rejudge import rejudge
 from harness.suite.loader import load
 from harness.suite.planning import plan
+from tests import toy
 from tests.nvperf import package_folder
 from tests.pairs import Pair
 from tests.support import write_files
@@ -42,22 +43,10 @@ FILL = replace(ADD, symbol="_ZN2at6native29vectorized_elementwise_kernelILi4ENS0
 GEMM = replace(ADD, symbol="gemm_tile_128x64", dynamic_shared_bytes=49_152)
 XMMA = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tile_{}_stage3_kernel"
 SHORT = PairSettings(min_quads=8, max_quads=8, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.001)
-SUITE = """\
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
+SUITE = (
+    toy.TWICE
+    + """\
 {told}
-
-
-class Twice(Problem):
-    n = Axis(default=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-    def flop(self, case):
-        return case.n
 
 
 def function(case, stream):
@@ -66,6 +55,7 @@ def function(case, stream):
 
 suite = Suite("toy", Twice(), [Kernel("called", {{"cpu": HostFunction(function)}})], headline="GFLOP/s")
 """
+)
 
 
 def told_of(*kernels: KernelLaunch) -> str:

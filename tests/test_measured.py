@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests import toy
 from tests.support import run_command, write_files
 
-SUITE = """\
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(64,), quick=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-    def flop(self, case):
-        return case.n
-
-
-def double(case, stream):
-    def call(x, y, n):
-        y[:] = 2 * x
-
-    return call
-
-
+SUITE = (
+    toy.TWICE
+    + """\
 suite = Suite(
     "toy",
     Twice(),
@@ -40,6 +21,7 @@ suite = Suite(
     ],
 )
 """
+)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from harness.run.worker_process import WorkerProcess, opening
 from harness.suite.loader import load
 from harness.suite.planning import plan
 from harness.system.process import Failed
+from tests import toy
 from tests.support import Recorder, statuses, write_files
 
 
@@ -227,29 +228,13 @@ def test_a_session_that_runs_case_by_case_asks_its_builder_once(project):
     assert {status for _, status, _ in statuses(rows)} == {"not-built"}
 
 
-FUNCTIONS = """\
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
-
-class Twice(Problem):
-    n = Axis(default=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-
-def double(case, stream):
-    def call(x, y, n):
-        y[:] = 2 * x
-
-    return call
-
-
+FUNCTIONS = (
+    toy.TWICE
+    + """\
 kernels = [Kernel(name, {"cpu": HostFunction(double)}) for name in ("one", "two")]
 suite = Suite("twice", Twice(), kernels, headline="GB/s")
 """
+)
 
 
 @pytest.mark.parametrize("names", [("one",), ("one", "two")], ids=" and ".join)

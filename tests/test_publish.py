@@ -42,7 +42,7 @@ from tests import synthetic_history as synthetic
 from tests.histories import series_case
 from tests.review_samples import case as sample_case
 from tests.review_samples import diagnosis
-from tests.support import caller, git, run_command
+from tests.support import git, run_command
 from tests.synthetic_history import (
     CARDS,
     HOSTILE_TEXTS,
@@ -55,6 +55,8 @@ from tests.synthetic_history import (
     extend,
     write,
 )
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 H200, A100 = CARDS[:2]
 NAIVE = "matmul.naive@1024"
@@ -77,12 +79,6 @@ LINK = '<a href="harness/index.html">GPU history</a>'
 ATOM = "{http://www.w3.org/2005/Atom}"
 TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 """What turns the direction of the text around it."""
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    """Calls `harness` in this process."""
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")

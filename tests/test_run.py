@@ -48,7 +48,7 @@ FAULTS = {
     "unwritten": ("wrong-result", "32 of 32 elements of y are wrong"),
     "overrun": ("wrong-result", "wrote outside its arrays"),
     "crash": ("crashed", "SIGSEGV while verifying"),
-    "hang": ("timed-out", "No answer within 10 s while verifying"),
+    "hang": ("timed-out", "No answer within 4 s while verifying"),
     "error": ("launch-refused", "makes this launch fail"),
     "memory": ("out-of-memory", "run out of memory"),
 }
@@ -179,7 +179,7 @@ def faulty(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_NULL_SCRIPT", write_null_script(folder / "script.json", script))
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
-        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=10.0, results=folder / "results")
+        result, observer = run_all(ladder(folder / "tiny", names), timeout_s=4.0, results=folder / "results")
     return result, observer
 
 

@@ -36,7 +36,6 @@ from harness.report.terminal.comparison_tables import exit_code
 from scripts import bench_stock
 from tests.support import (
     IMPORT_PATH,
-    caller,
     commit,
     make_repository,
     no_oftener_than,
@@ -901,11 +900,6 @@ def without(file: BenchmarkFile, name: str) -> BenchmarkFile:
 
 
 # The command
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch):
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

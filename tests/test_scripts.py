@@ -27,7 +27,9 @@ from harness.run.scripts.recorder import arrays, autotuning, frames, timers
 from harness.run.scripts.script_outputs import OutputsCheck, read_arrays
 from harness.run.scripts.script_process import Done
 from harness.suite.problem import Case
-from tests.support import caller, commit, git, make_repository
+from tests.support import commit, git, make_repository
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 TESTING = """
 import clock
@@ -90,11 +92,6 @@ def files(script=SCRIPT, **changed):
         "ops.py": OPS.format(**{**RIGHT, **changed}),
         "bench.py": script,
     }
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ from harness.run.executables.executable_build import Executable, ProcessRun, put
 from harness.run.executables.side_code import OtherCodeError, SideFolders, SideRecorder, packages_in
 from harness.system import supervisor
 from tests.benchmark_json import google_entry, google_script
-from tests.support import caller, commit, make_repository, write_files
+from tests.support import commit, make_repository, write_files
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 BENCH = """
 import json, os, sys
@@ -82,11 +84,6 @@ BASE_NS, HEAD_NS, COPIED_NS = 100, 170, 135
 
 def bench(does: str = "import mine.kernels", time: str = "mine.kernels.TIME", after: str = "") -> str:
     return BENCH.format(does=does, time=time, after=after)
-
-
-@pytest.fixture
-def harness(capsys, monkeypatch, own_cache):
-    return caller(capsys, monkeypatch)
 
 
 class Project:

@@ -167,7 +167,7 @@ def test_a_configuration_that_fails_is_a_row_and_the_others_are_measured(tmp_pat
     root = project(
         tmp_path, f"parameters={{'NULL_DEVICE_FAULT': {words!r}}}", macros=f"{{'NULL_DEVICE_NS': {MS}}}"
     )
-    result, _ = sweep(root, real=True, timeout_s=10.0)
+    result, _ = sweep(root, real=True, timeout_s=4.0)
     assert {
         row.configuration.parameters["NULL_DEVICE_FAULT"]: (row.status, row.reason) for row in result.rows
     } == {

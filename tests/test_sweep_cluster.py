@@ -98,6 +98,12 @@ class Told:
         return {found.read_text() for found in self.place.glob("*/*")}
 
 
+@pytest.fixture(autouse=True)
+def checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for workers looks for lost ones ten times a second."""
+    monkeypatch.setattr("harness.run.sweep.cluster.CHECK_S", 0.1)
+
+
 @pytest.fixture
 def told(tmp_path: Path) -> Told:
     return Told(tmp_path)
@@ -334,10 +340,12 @@ def cluster(folder: Path, workers: Mapping[str, tuple[str, ...]], *more: str) ->
             port = free.getsockname()[1]
         address = f"tcp://127.0.0.1:{port}"
         quiet = ("--no-dashboard", "--host", "127.0.0.1")
-        stack.enter_context(
-            started("scheduler", "--port", str(port), *quiet, *more, log=folder / "scheduler.log")
-        )
-        for name, arguments in workers.items():
+        processes = [
+            stack.enter_context(
+                started("scheduler", "--port", str(port), *quiet, *more, log=folder / "scheduler.log")
+            )
+        ]
+        processes += [
             stack.enter_context(
                 started(
                     *("worker", address, "--nthreads", "1", "--name", name, *quiet, *arguments),
@@ -346,10 +354,14 @@ def cluster(folder: Path, workers: Mapping[str, tuple[str, ...]], *more: str) ->
                     HARNESS_CACHE_DIR=str(folder / "cache"),
                 )
             )
+            for name, arguments in workers.items()
+        ]
         for name in workers:
             while b"Registered to" not in (folder / f"{name}.log").read_bytes():
                 time.sleep(0.02)
         yield address
+        for process in processes[::-1]:  # all at once: each takes a second to end
+            process.terminate()
 
 
 GPU = ("--resources", "GPU=1")

@@ -22,6 +22,7 @@ from harness.measure.quads import PairSettings, Turn
 from harness.run.device_session import most_ahead
 from harness.run.two_workers import PairsAhead, TurnPair
 from harness.system.process import Failed, failure
+from tests import toy
 from tests.pairs import opened_worker
 from tests.support import write_files
 
@@ -273,22 +274,10 @@ def test_a_process_that_cannot_be_started_leaves_none_behind():
     assert sorted(host.closed) == ["base", "head"]
 
 
-SUITE = """
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
-
+SUITE = (
+    toy.TWICE
+    + """\
 SEEN = []
-
-
-class Twice(Problem):
-    n = Axis(default=(64,))
-    x = Input("n")
-    y = Output("n")
-
-    def reference(self, case, x):
-        return 2 * x
-
-    def flop(self, case):
-        return case.n
 
 
 def function(case, stream):
@@ -301,6 +290,7 @@ def function(case, stream):
 
 suite = Suite("turns", Twice(), headline="GFLOP/s", kernels=[Kernel("one", {"cpu": HostFunction(function)})])
 """
+)
 SHORT = PairSettings(warmup_min_s=0, warmup_max_s=0)
 ASKED = protocol.Compare(
     pair=msgspec.structs.replace(PAIR, sizes={"n": 64}), seed=3, order_seed=1, settings=SHORT

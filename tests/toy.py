@@ -52,6 +52,32 @@ FILES = {
     "kernels/portable/opencl.h": "// opencl\n",
 }
 
+TWICE = """\
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=(64,), quick=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+    def flop(self, case):
+        return case.n
+
+
+def double(case, stream):
+    def call(x, y, n):
+        y[:] = 2 * x
+
+    return call
+
+
+"""
+"""How suites of the host's functions begin: the problem at one size, and a function that solves it."""
+
 PERSISTENT_SUITE = """\
 from harness import Axis, Input, Kernel, Output, Problem, Suite
 

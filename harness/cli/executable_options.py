@@ -11,12 +11,10 @@ import click
 from harness.cli import options
 from harness.config import Config
 from harness.errors import UsageError
-from harness.suite.case_id import Selector, size_label
 from harness.system.files import scratch_folder
 
 if TYPE_CHECKING:
     from harness.measure.protocol import SideName
-    from harness.records.imports.imported import ImportedCase
     from harness.records.record_files import ComparisonResult
     from harness.run.executables.executable_build import Executable
 
@@ -90,16 +88,10 @@ def compare(
         timeout_s=selection.timeout or TIMEOUT_S,
         **shared_settings(config, selection, given),
     )
-    wanted = [Selector.parse(case) for case in ends.cases]
-
-    def is_wanted(suite: str, case: ImportedCase) -> bool:
-        label = size_label(case.sizes)
-        return not wanted or any(each.names(suite, case.kernel) and each.has_label(label) for each in wanted)
-
     results: list[ComparisonResult] = []
     with CompareProgress() as observer, scratch_folder() as place:
         for one, other in _executables(config, place, ends, given, observer.stage):
-            comparing = ComparingExecutables(one, other, settings, observer, is_wanted)
+            comparing = ComparingExecutables(one, other, settings, observer, ends.cases)
             results.append(comparing.run(name_of(other.command)))
             if results[-1].interrupted:
                 break

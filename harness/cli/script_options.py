@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ import click
 from harness.cli import executable_options, options
 from harness.config import Config
 from harness.errors import UsageError
-from harness.suite.case_id import Selector, size_label
 from harness.system import git
 from harness.system.files import scratch_folder
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from harness.records.record_files import ComparisonResult, RunResult
     from harness.run.calibrate import CalibrationResult
     from harness.run.pair_session import CompareObserver
-    from harness.run.scripts.call_names import CallName
     from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings
 
 _NEED_A_SCRIPT = {
@@ -137,17 +135,6 @@ def compare(
     return results
 
 
-def _selected(cases: Sequence[str]) -> Callable[[str, CallName], bool]:
-    """Return a function that tells by suite and name whether a call is selected."""
-    wanted = [Selector.parse(case) for case in cases]
-
-    def is_wanted(suite: str, name: CallName) -> bool:
-        label = size_label(dict(name.sizes))
-        return not wanted or any(each.names(suite, name.kernel) and each.has_label(label) for each in wanted)
-
-    return is_wanted
-
-
 def calibrate(
     config: Config,
     repository: Path,
@@ -183,13 +170,13 @@ def _prepared(
 
     _check(selection, scripts, given)
     assert ends.repository is not None
-    settings, is_wanted = settings_from(config, selection, given), _selected(ends.cases)
+    settings = settings_from(config, selection, given)
     bases, heads = executable_options.at_commits(
         config, place, ends.repository, ends.by_side, scripts, given["build_command"], observer.stage
     )
     names = _names_of(scripts) if len(scripts) > 1 else [settings.suite]
     return [
-        ComparingScripts(base, head, dataclasses.replace(settings, suite=name), observer, is_wanted)
+        ComparingScripts(base, head, dataclasses.replace(settings, suite=name), observer, ends.cases)
         for base, head, name in zip(bases, heads, names, strict=True)
     ]
 

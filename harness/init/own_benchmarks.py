@@ -111,14 +111,11 @@ def _of_folder(folder: str, files: Mapping[str, Sequence[str]], *, configured: b
     if len(files) == 1 or not all(fnmatchcase(posixpath.basename(file), "test_*.py") for file in files):
         paths = list(files)
     names = [name for each in files.values() for name in each]
-    functions = ["-o", "python_functions=test bench"] if not configured and _others(names) else []
+    are_tests = configured or all(name.startswith("test") for name in names)
+    functions = [] if are_tests else ["-o", "python_functions=test bench"]
     command = f"pytest {shlex.join([*functions, *paths])} --perf-base HEAD~1"
     path = paths[0] if len(paths) == 1 else folder
     return OwnBenchmark(path, "pytest", ("pytest-benchmark",), command, tests=len(names))
-
-
-def _others(names: Sequence[str]) -> bool:
-    return any(not name.startswith("test") for name in names)
 
 
 def _parsed(content: bytes) -> ast.Module:
@@ -328,12 +325,10 @@ def other_frameworks(repository: Repository, measured: Collection[str]) -> list[
     for file in repository.files:
         for name, measured_by, suffixes, pattern in _FRAMEWORKS:
             is_measured = file in measured and measured_by in (_BY_FUNCTION, _BY_NUMBA)
-            if not is_measured and file.endswith(tuple(suffixes.split())) and _has(repository, file, pattern):
+            if is_measured or not file.endswith(tuple(suffixes.split())):
+                continue
+            if re.search(pattern.encode(), repository.bytes_of(file)):
                 found.setdefault((name, measured_by), []).append(file)
     if hip := [file for file in repository.sources if repository.hip_of(file)]:
         found["HIP", _BY_PROGRAM] = hip
     return [OtherFramework(*key, tuple(files)) for key, files in found.items()]
-
-
-def _has(repository: Repository, file: str, pattern: str) -> bool:
-    return re.search(pattern.encode(), repository.bytes_of(file)) is not None

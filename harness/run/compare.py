@@ -44,7 +44,7 @@ from harness.records.types import (
     VerdictStatus,
     fields_of,
 )
-from harness.run.builds.code_differences import code_differences
+from harness.run.builds.build_only import code_differences
 from harness.run.compare_settings import CompareSettings, pair_settings_for, policy_for, recorded_settings
 from harness.run.inspect_pairs import ProblemChanges, checked_at_head, inspect, verify_identical
 from harness.run.pair_session import CaseEntry, CompareObserver, PairSession, failed_by, match

@@ -266,3 +266,10 @@ class Selector:
     def _is_like(self, size: Size) -> bool:
         spelt = (size.label, str(size), *(sep.join(map(str, size.lengths)) for sep in "x,"))
         return any(fnmatchcase(each, self.size or "*") for each in spelt)
+
+
+def is_selected(cases: Iterable[str], suite: str, kernel: str, sizes: Mapping[str, int]) -> bool:
+    """Tell whether one of these selections has a case of no suite file; without a selection, every case."""
+    selectors = [Selector.parse(case) for case in cases]
+    label = size_label(sizes)
+    return not selectors or any(each.names(suite, kernel) and each.has_label(label) for each in selectors)

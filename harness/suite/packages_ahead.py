@@ -53,7 +53,8 @@ def packages_ahead(suite: Suite, kernels: Iterable[Kernel], backend: str) -> Pac
     except (OSError, SyntaxError, ValueError, _EarlyError) as error:
         return PackagesAhead(why_not=str(error))
     found = {name for function in functions for name in _modules_of(function.framework, backend)}
-    needs = [need for source in sources for need in _needs(source)]
+    functions_of_host = (each for each in sources if isinstance(each, (HostFunction, PythonFunction)))
+    needs = [need for each in functions_of_host for need in each.needs]
     if needs:
         from harness.system import packages
 
@@ -62,10 +63,6 @@ def packages_ahead(suite: Suite, kernels: Iterable[Kernel], backend: str) -> Pac
     if own := sorted(name for name in found if name.partition(".")[0] in imported.own):
         return PackagesAhead(why_not=f"{own[0]} is in the suite's repository")
     return PackagesAhead(tuple(sorted(found)), tuple(names))
-
-
-def _needs(source: object) -> Sequence[str]:
-    return source.needs if isinstance(source, (HostFunction, PythonFunction)) else ()
 
 
 def _modules_of(framework: str, backend: str) -> Sequence[str]:

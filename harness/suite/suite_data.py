@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -573,10 +574,7 @@ class Loading:
             sys.stderr.write(harmless(printed, keep="\n") + "\n")
         self._process.rest()
         self.data = reply
-        return dataclasses.replace(rebuild(reply, self._function), root=self.folder)
-
-    def _function(self, function: Function) -> Callable[[Case], Any]:
-        return calling(self.answer, function)
+        return dataclasses.replace(rebuild(reply, partial(calling, self.answer)), root=self.folder)
 
     def answer(self, call: SuiteCall, timeout_s: float | None = None) -> ReturnValue | Failed | None:
         """Return the answer of the suite's process. Raises SuiteError if there is none."""

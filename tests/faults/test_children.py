@@ -195,7 +195,7 @@ RUNNING_A_SHELL = """\
 import sys
 from pathlib import Path
 from harness.system.process import run_shell
-print(run_shell(sys.argv[1], Path.cwd(), 3).status)
+print(run_shell(sys.argv[1], Path.cwd(), 1).status)
 """
 
 

@@ -97,6 +97,7 @@ def helps(command: click.Command, name: str, above: click.Context | None = None)
 def test_help(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     found = helps(cli.cli, "harness")
+    assert [line for text in found.values() for line in text.splitlines() if len(line) > 80] == []
     hold("help", {f"{words.replace(' ', '-')}.txt": text for words, text in found.items()})
 
 

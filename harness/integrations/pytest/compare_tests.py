@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,10 @@ class TestComparison:
         with scratch_folder() as scratch:
 
             def untimed() -> dict[SideName, dict[CallName, Untimed]]:
-                return {side: _untimed(_reported(side, scratch)) for side in SIDES}
+                return {
+                    side: {each.name: why for each in _reported(side, scratch) if (why := each.untimed)}
+                    for side in SIDES
+                }
 
             base, head = self.place.sides(scratch)
             result = ComparingScripts(base, head, settings, self.observer, untimed=untimed).run()
@@ -142,10 +145,6 @@ def _reported(side: SideName, scratch: Path) -> list[_Test]:
     """Return the benchmarks that a side reported; none if it ended before. Raises StoreError."""
     path = _report_of(side, scratch)
     return converted(path, loads(path.read_bytes()), list[_Test], "the plugin") if path.exists() else []
-
-
-def _untimed(tests: Sequence[_Test]) -> dict[CallName, Untimed]:
-    return {each.name: why for each in tests if (why := each.untimed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

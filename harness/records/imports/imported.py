@@ -275,6 +275,12 @@ def renamings(given: Sequence[ImportedCase], named: Sequence[ImportedCase]) -> t
     )
 
 
+def label(name: str, parameters: Mapping[str, object]) -> str:
+    """Return ``scale[n=64]``, or the name alone without parameters."""
+    listed = ",".join(f"{key}={value}" for key, value in parameters.items())
+    return f"{name}[{listed}]" if listed else name
+
+
 def executable_name(text: Any) -> str:
     """Return ``bench.axes`` for ``./build/bench.axes.exe``."""
     name = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""

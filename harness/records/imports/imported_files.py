@@ -19,6 +19,7 @@ from harness.records.imports.imported import (
     Format,
     ImportedCase,
     ImportedFile,
+    label,
     parsed,
     read_content,
 )
@@ -127,10 +128,10 @@ def read_saved(path: Path) -> BenchmarkFile:
         identity=only.identity,
         device=device.name,
         on_gpu=device.kind == "gpu" and all(case.device_clock for case in timed),
-        benchmarks={_name(case): _benchmark(case) for case in timed},
+        benchmarks={label(case.kernel, case.sizes): _benchmark(case) for case in timed},
         harness=file.format,
         untimed={
-            (name := _name(case)): Untimed(
+            (name := label(case.kernel, case.sizes)): Untimed(
                 name=name, why=case.skipped or case.failed, skipped=bool(case.skipped)
             )
             for case in only.cases
@@ -140,15 +141,10 @@ def read_saved(path: Path) -> BenchmarkFile:
     )
 
 
-def _name(case: ImportedCase) -> str:
-    sizes = ",".join(f"{axis}={size}" for axis, size in case.sizes.items())
-    return f"{case.kernel}[{sizes}]" if sizes else case.kernel
-
-
 def _benchmark(case: ImportedCase) -> Benchmark:
     return Benchmark(
-        name=_name(case),
-        fullname=_name(case),
+        name=label(case.kernel, case.sizes),
+        fullname=label(case.kernel, case.sizes),
         timer=case.clock,
         median_ns=median(case.times_ns),
         times_ns=case.times_ns,

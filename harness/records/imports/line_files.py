@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from harness.errors import StoreError
 from harness.records.imports import imported
-from harness.records.imports.identity import Identity, identity_of
+from harness.records.imports.identity import identity_of
 from harness.records.imports.quantities import Better, quantity_of, with_values
 from harness.records.types import L2Policy
 
@@ -53,7 +53,7 @@ def read_lines(path: Path, content: bytes) -> imported.ImportedFile:
     """Read a file of results. Raises StoreError with the line's number for an invalid line."""
     lines: dict[str, dict[str, list[tuple[int, _Line]]]] = defaultdict(lambda: defaultdict(list))
     for number, line in _lines(path, content):
-        lines[line.device][_label(line)].append((number, line))
+        lines[line.device][imported.label(line.name, line.params)].append((number, line))
     found = {device: [_case(path, of_case) for of_case in cases.values()] for device, cases in lines.items()}
     imported.check_not_empty(path, [case for cases in found.values() for case in cases])
     unique = {device: imported.with_unique_names(cases) for device, cases in found.items()}
@@ -90,16 +90,10 @@ def _line(where: str, text: bytes) -> _Line:
     return line
 
 
-def _label(line: _Line) -> str:
-    """Return the name of a result with its parameters."""
-    params = ",".join(f"{key}={value}" for key, value in line.params.items())
-    return f"{line.name}[{params}]" if params else line.name
-
-
 def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCase:
     """Join the lines of one case, which several calls in one process may have written."""
     (first_number, first), *others = lines
-    label = _label(first)
+    label = imported.label(first.name, first.params)
     for number, other in others:
         if other.how != first.how:
             raise StoreError(
@@ -113,7 +107,8 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
             f'{path}, line {first_number}: {error}. Correct its "unit", or "better", which is "higher" for '
             "rates alone."
         ) from None
-    kernel, sizes = imported.placed(first.name, [(key, _size(each)) for key, each in first.params.items()])
+    params = [(key, each if type(each) is int else str(each)) for key, each in first.params.items()]
+    kernel, sizes = imported.placed(first.name, params)
     case = imported.ImportedCase(
         kernel=kernel,
         sizes=sizes,
@@ -126,16 +121,9 @@ def _case(path: Path, lines: Sequence[tuple[int, _Line]]) -> imported.ImportedCa
     return with_values(case, [time for _, line in lines for time in line.times], quantity)
 
 
-def _size(value: object) -> int | str:
-    return value if type(value) is int else str(value)
-
-
 def _on_device(path: Path, device: str, cases: Sequence[imported.ImportedCase]) -> imported.DeviceCases:
-    identity = _identity(path, {"gpu": device} if device else {})
+    given = {"gpu": device} if device else {}
+    identity = identity_of(str(path), "JSON lines", machine={"harness": NAME}, others={}, given=given)
     return imported.DeviceCases(
         device=imported.device_of(_UNKNOWN, identity, None), cases=tuple(cases), identity=identity
     )
-
-
-def _identity(path: Path, given: Mapping[str, Any]) -> Identity:
-    return identity_of(str(path), "JSON lines", machine={"harness": NAME}, others={}, given=given)

@@ -17,7 +17,6 @@ from harness.report.terminal.run_tables import console, print_end, print_out
 from harness.report.words.of_verdict import effect_figure
 from harness.run.bisect.search import BisectResult, FoundStep, Looked
 from harness.suite.case_id import in_short
-from harness.system.git import Commit
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 2
@@ -149,7 +148,7 @@ def _step(result: BisectResult, step: FoundStep, made: str) -> Iterator[Text]:
     else:
         yield Text(f"At least one of {len(step.suspects)} commits made {made}, {sure}:", style="bold")
     for commit in step.suspects[:_SUSPECTS]:
-        yield _who(commit)
+        yield Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
     if len(step.suspects) > _SUSPECTS:
         yield Text(f"  and {len(step.suspects) - _SUSPECTS} more.")
     if step.comparison and step.comparison.effect:
@@ -165,10 +164,6 @@ def _by(result: BisectResult) -> str:
     if effect is None:
         return ", their code is the same" if result.ends and result.ends.same_as else ""
     return f", {percent(effect.effect, sign=True)} ({interval(effect.low, effect.high)})"
-
-
-def _who(commit: Commit) -> Text:
-    return Text(harmless(f"  {commit.hash[:10]} {commit.subject} ({commit.author})"))
 
 
 def _spent(result: BisectResult) -> str:

@@ -14,7 +14,7 @@ _OF_PEAK = "% of peak"
 _COUNTERS: Mapping[str, tuple[str, str]] = {
     "cycles": ("cycles", "cycles"),
     **{
-        f"{STALL}{reason}": (f"warps waited: {words}", "cycles")
+        f"{STALL}{reason}": (f"waited: {words}", "")
         for reason, words in {
             "long_scoreboard": "device memory (long scoreboard)",
             "lg_throttle": "queue of global accesses (LG throttle)",
@@ -77,7 +77,8 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
 }
 """Counters by the names in harness.device.counters: in words, and the unit.
 
-A reason for which warps waited is a part of the cycles: all reasons add up to the cycles of the launch.
+A reason for which warps waited is a part of the cycles: all reasons add up to the cycles of the launch. Their
+unit is in the heading, so that rows fit into 80 columns.
 """
 _SIGNS = {"added": "+", "removed": "-", "readdressed": "~", "alike": ""}
 LOOP_RULE = "The hottest loop has the most arithmetic; each depth of nesting counts 8 times."
@@ -144,7 +145,7 @@ def counter_sheet(diagnosis: Diagnosis) -> Sheet | None:
     return Sheet(
         title="Hardware counters of a launch",
         columns=[
-            Column("counter", [_label(name) for name in names], text=True, heads=True),
+            Column("counter (waits in cycles)", [_label(name) for name in names], text=True, heads=True),
             Column("base", [_figure(base[name]) for name in names]),
             Column("head", [_figure(head[name]) for name in names]),
             Column("change %", [_change(_COUNTERS[name][1], base[name], head[name]) for name in names]),

@@ -77,10 +77,7 @@ def compare(
     sides = [_planned(suite, question.case) for suite in (base, head)]
     for side, planned in zip(SIDES, sides, strict=True):
         if not planned:
-            commit = question.base if side == "base" else question.head
-            message = f"Commit {commit[:12]} has no {question.case}."
-            failed = Failed(reason=WITHOUT[side], message=message, side=side)
-            return PairResult(question=question, failed=failed)
+            return PairResult(question=question, failed=without_case(question, side))
     with Comparing(base, head, question.settings, observer) as comparing:
         fit, why = comparing.divide(sides[1])
         both, _ = match(comparing.divide(sides[0])[0], fit)
@@ -99,6 +96,13 @@ def compare(
             return dataclasses.replace(found, verdict=entry.trial.verdict())
         result = comparing.compare([entry])
         return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
+
+
+def without_case(question: Question, side: Side) -> Failed:
+    """Return the failure of a side that lacks the question's case."""
+    commit = question.base if side == "base" else question.head
+    message = f"Commit {commit[:12]} has no {question.case}."
+    return Failed(reason=WITHOUT[side], message=message, side=side)
 
 
 def is_known(found: PairResult) -> bool:

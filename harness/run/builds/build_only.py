@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +22,14 @@ import msgspec
 from harness.device.backends import nvcc
 from harness.device.static import disassembly
 from harness.device.static.architecture_builds import Build
+from harness.device.static.differences import Difference, differences
+from harness.device.static.static_facts import StaticFacts, facts
 from harness.errors import BuildError, ExitCode, SuiteError, UsageError
 from harness.measure.protocol import BuildOnly, BuildOnlyReply, CaseOf
 from harness.run.worker_process import WorkerProcess
 from harness.suite.loader import LoadedSuite
 from harness.suite.planning import PlannedCase
-from harness.suite.problem import ceil_div
+from harness.suite.problem import Case, ceil_div
 from harness.suite.suite import Suite
 from harness.suite.suite_files import tree_sha256
 from harness.system.cache import BinaryCache, own_code
@@ -93,6 +96,30 @@ def _asked(
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
         raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
     return reply
+
+
+def code_differences(
+    base: LoadedSuite, head: LoadedSuite, cases: Sequence[Case], arch: str, timeout_s: float
+) -> Mapping[str, Difference]:
+    """Return by its id how the code of each compared case differs on an architecture.
+
+    Raises BuildError, SuiteError.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        sides = pool.map(lambda side: _facts(side, cases, arch, timeout_s), (base, head))
+    found = differences(*sides)
+    return {case: each for each in found for case in each.shown.cases}
+
+
+def _facts(loaded: LoadedSuite, cases: Sequence[Case], arch: str, timeout_s: float) -> list[StaticFacts]:
+    suite = loaded.suite
+    planned = [
+        PlannedCase(kernel, suite.case(kernel, case.sizes))
+        for case in cases
+        for kernel in [suite.by_name[case.kernel]]
+    ]
+    result = build_only(loaded, planned, [arch], timeout_s, instructions=True, libraries=False)
+    return facts(suite.problem, planned, result.builds, {})
 
 
 # Cached results

@@ -10,7 +10,7 @@ import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
@@ -44,6 +44,7 @@ from harness.run.executables.executable_build import Executable, ProcessRun, Sta
 from harness.run.executables.side_code import OtherCodeError
 from harness.run.pair_session import CompareObserver, failed_by
 from harness.run.two_workers import ORDERS
+from harness.suite.case_id import is_selected
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
@@ -93,10 +94,11 @@ class ComparingExecutables:
         head: Executable,
         settings: ExecutablesSettings,
         observer: CompareObserver,
-        is_wanted: Callable[[str, ImportedCase], bool] = lambda _suite, _case: True,
+        cases: Sequence[str] = (),
     ) -> None:
+        """Prepare a comparison of the cases that `cases` selects; of all without a selection."""
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
-        self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
+        self.settings, self.observer, self._selected = settings, observer, cases
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
@@ -266,7 +268,7 @@ class ComparingExecutables:
             sides = {side: found[side].get(label) if side in found else None for side in self.sides}
             case = next(each for each in sides.values() if each)
             self._names[label] = case.name
-            if not self.is_wanted(self.suite, case):
+            if not is_selected(self._selected, self.suite, case.kernel, case.sizes):
                 continue
             of_suite = Case(self.suite, case.kernel, case.sizes, "")
             bare = bare_verdict(of_suite.id, of_suite, "failed", "")

@@ -21,6 +21,7 @@ from harness.records.imports.imported import (
     ImportedCase,
     ImportedFile,
     executable_name,
+    label,
 )
 from harness.records.imports.imported_files import read_imported
 from harness.records.line_writer import VARIABLE
@@ -175,7 +176,7 @@ def run_once(
         return ProcessRun(
             format=file.format,
             device=found.device,
-            cases={_label(case): case for case in found.cases},
+            cases={label(case.kernel, case.sizes): case for case in found.cases},
             version=file.version,
             executable=file.executable,
             identity=replace(found.identity, of=executable.side),
@@ -237,10 +238,6 @@ def _on_device(file: ImportedFile, wanted: str | None) -> DeviceCases:
             "as with --devices 0, or say with --device which counts."
         )
     return found[0]
-
-
-def _label(case: ImportedCase) -> str:
-    return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
 
 
 def source_at(repository: Path | None, commit: str | None, suite: str = "") -> Source:

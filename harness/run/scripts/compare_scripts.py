@@ -37,6 +37,7 @@ from harness.run.scripts.script_outputs import OutputsCheck
 from harness.run.scripts.script_process import Call, Recorded, ScriptProcess, ScriptServer
 from harness.run.scripts.script_turns import CallFailedError, Turns
 from harness.run.two_workers import SIDES
+from harness.suite.case_id import is_selected
 from harness.suite.problem import Case
 from harness.system.files import scratch_folder
 
@@ -116,15 +117,16 @@ class ComparingScripts:
         head: Executable,
         settings: ScriptSettings,
         observer: CompareObserver,
-        is_wanted: Callable[[str, CallName], bool] = lambda _suite, _name: True,
+        cases: Sequence[str] = (),
         untimed: Callable[[], UntimedBySide] = dict,
     ) -> None:
-        """Prepare a comparison. `untimed` reports calls that failed or were skipped in the first pass, as
-        pytest tests do.
+        """Prepare a comparison of the calls that `cases` selects; of all without a selection.
+
+        `untimed` reports calls that failed or were skipped in the first pass, as pytest tests do.
         """
         self._told_untimed = untimed
         self.sides: Mapping[SideName, Executable] = {"base": base, "head": head}
-        self.settings, self.observer, self.is_wanted = settings, observer, is_wanted
+        self.settings, self.observer, self._selected = settings, observer, cases
         self.suite = settings.suite or identifier(name_of(head.command))
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._pairs = self._count = 0
@@ -296,9 +298,9 @@ class ComparingScripts:
         ][-1:]
         untimed = self._told_untimed()
         for name in dict.fromkeys((*self._names["head"], *self._names["base"])):
-            if not self.is_wanted(self.suite, name):
-                continue
             case = Case(self.suite, name.kernel, dict(name.sizes), "")
+            if not is_selected(self._selected, case.suite, case.kernel, case.sizes):
+                continue
             if told := [(side, untimed[side][name]) for side in untimed if name in untimed[side]]:
                 alone.append(_untimed_verdict(case, *told[0]))
                 continue

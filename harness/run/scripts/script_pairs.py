@@ -9,13 +9,11 @@ from pathlib import Path
 from harness.errors import MeasureError, Side
 from harness.measure.protocol import SideName
 from harness.records.types import DeviceInfo, Toolchain, Verdict, fields_of
-from harness.run.bisect.commit_pairs import WITHOUT, PairResult, Question
+from harness.run.bisect.commit_pairs import PairResult, Question, without_case
 from harness.run.executables.executable_build import Executable
 from harness.run.pair_session import CompareObserver
-from harness.run.scripts.call_names import CallName
 from harness.run.scripts.compare_scripts import ComparingScripts, ScriptSettings, script_device
 from harness.run.scripts.script_files import digest_of, give_script
-from harness.suite.case_id import Selector, size_label
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
@@ -51,13 +49,8 @@ class ScriptPairs:
         settings = dataclasses.replace(
             self._settings, device=self.devices[0].spec, **fields_of(question.settings, *_OF_PAIR)
         )
-        wanted = Selector.parse(question.case)
-
-        def is_wanted(suite: str, name: CallName) -> bool:
-            return wanted.names(suite, name.kernel) and wanted.has_label(size_label(dict(name.sizes)))
-
         base_code, head_code = (frozenset([digest_of(each.files)]) for each in sides)
-        result = ComparingScripts(base, head, settings, self._observer, is_wanted).run()
+        result = ComparingScripts(base, head, settings, self._observer, [question.case]).run()
         found = PairResult(
             question=question,
             base_code=base_code,
@@ -70,9 +63,7 @@ class ScriptPairs:
         verdict = verdicts[0]
         if verdict.status in ("new", "missing"):
             side: Side = "base" if verdict.status == "new" else "head"
-            commit = question.base if side == "base" else question.head
-            message = f"Commit {commit[:12]} has no {question.case}."
-            return dataclasses.replace(found, failed=Failed(reason=WITHOUT[side], message=message, side=side))
+            return dataclasses.replace(found, failed=without_case(question, side))
         return dataclasses.replace(found, verdict=verdict)
 
 

@@ -80,7 +80,7 @@
 
   const counterTable = (rows) =>
     harness.table(
-      ["Counter", "Base", "Head", "Change %"].map((label, index) => ({
+      ["Counter (waits in cycles)", "Base", "Head", "Change %"].map((label, index) => ({
         key: label,
         label,
         numeric: index > 0,
