@@ -26,7 +26,7 @@ import msgspec
 from harness.measure.quads import PairSettings
 from harness.records.record_files import ComparisonResult
 from harness.records.types import Diagnosis, Verdict, fields_of
-from harness.run.builds.code_differences import code_differences
+from harness.run.builds.build_only import code_differences
 from harness.run.compare import Comparing
 from harness.run.compare_settings import CompareSettings
 from harness.suite.loader import LoadedSuite, load
