@@ -282,6 +282,7 @@ def test_every_line_and_status_is_documented():
         (disk("results", writable=False), "disk-results", "bad", "cannot be written to"),
         (disk("cache", free_bytes=None, problem="Permission denied"), "disk-cache", "unknown", "denied"),
         ({}, "python", "good", "3.12.3"),
+        ({"bytecode_missing_in": "/opt/harness"}, "python", "note", "python -m compileall /opt/harness"),
         ({}, "packages", "good", "gpu-harness 0.1, numpy 2.1"),
         ({}, "git", "good", "2.43.0"),
         ({"git": None}, "git", "warn", "install git"),

@@ -534,7 +534,14 @@ for _purpose, _variable in (
 
 @line("host")
 def python(facts: MachineFacts) -> Assessment:
-    return Assessment("good", facts.python)
+    if not facts.bytecode_missing_in:
+        return Assessment("good", facts.python)
+    return Assessment(
+        "note",
+        f"{facts.python}, which compiles the harness again for each command, in up to a second",
+        f"No bytecode is kept: python -m compileall {facts.bytecode_missing_in}, or unset "
+        "PYTHONDONTWRITEBYTECODE.",
+    )
 
 
 @line("host")

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import closing
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,15 @@ def _host() -> Fields:
         "cpu_count": os.cpu_count() or 1,
         "governor": governor,
         "python": platform.python_version(),
+        "bytecode_missing_in": _without_bytecode(),
         "packages": {"gpu-harness": harness.__version__, **describe_host().packages},
     }
+
+
+def _without_bytecode() -> str:
+    """Return the harness's folder if Python keeps no bytecode for it; empty if it does."""
+    kept = Path(cache_from_source(__file__)).is_file()
+    return "" if kept else str(Path(harness.__file__).parent)
 
 
 def _counters() -> Fields:

@@ -59,6 +59,8 @@ class MachineFacts:
     disks: Mapping[str, Disk] = field(default_factory=dict)
     """Disks by purpose: results, cache, temporary."""
     python: str = ""
+    bytecode_missing_in: str = ""
+    """The harness's folder, if Python keeps no bytecode for its modules."""
     packages: Mapping[str, str] = field(default_factory=dict)
 
     git: str | None = None
