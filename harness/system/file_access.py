@@ -135,7 +135,7 @@ def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
 
 def opened_files() -> set[Path]:
     """Return the files that Python code other than the harness's has opened, with links resolved."""
-    return {Path(os.path.realpath(name)) for name in tuple(_opened)}
+    return {_real(name) for name in tuple(_opened)}
 
 
 def opened_beside(folder: Path) -> list[Path]:
@@ -166,14 +166,10 @@ def opened_elsewhere(folder: Path) -> bool:
     """
     repository, _ = _repository_of(_real(folder), cache_dir())
     known = (repository or _real(folder), *_installed(), *_SYSTEM, _real(cache_dir()))
-    temporary = _real(tempfile.gettempdir())
-
-    def is_known(path: Path) -> bool:
-        if any(map(path.is_relative_to, known)):
-            return True
-        return path.is_relative_to(temporary) and path.relative_to(temporary).parts[0].startswith("harness-")
-
-    return any(path.is_file() and not is_known(path) for path in opened_files())
+    temporary = _real(tempfile.gettempdir()) / "harness-"
+    beginnings = (*(os.path.join(each, "") for each in known), str(temporary))  # noqa: PTH118 - ends in a slash
+    opened = (path for path in opened_files() if not os.path.join(path, "").startswith(beginnings))  # noqa: PTH118
+    return any(path.is_file() for path in opened)
 
 
 @contextlib.contextmanager
