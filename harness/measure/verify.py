@@ -165,9 +165,7 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
                 f"reference() of {case.suite} gave {got} for output {name!r}; "
                 f"expected shape {output.shape_at(case)}."
             )
-    found: dict[str, NDArray[Any]] = {
-        name: np.asarray(result[name], np.float64) for name in problem.outputs
-    }
+    found: dict[str, NDArray[Any]] = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
     if by_type:
@@ -314,9 +312,7 @@ def compare(
     )
 
 
-def _is_exact(
-    output: NDArray[Any], reference: NDArray[Any], tolerance: NDArray[np.float64] | float
-) -> bool:
+def _is_exact(output: NDArray[Any], reference: NDArray[Any], tolerance: NDArray[np.float64] | float) -> bool:
     """Tell whether an output has its reference's type and its values, which are finite."""
     return (
         output.dtype == reference.dtype
