@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +267,9 @@ def _searched(suite: Suite) -> list[Path]:
 def definition_sha256(suite: Suite) -> str:
     """Return a hash of the suite's files that define its problem.
 
-    Files that only compilers read are left out; files that Python code opened elsewhere are included. Equal
-    hashes mean the same problem. Call it in the process that has loaded the suite.
+    Files that only compilers read are left out, and functions' files that no other code can import; files
+    that Python code opened elsewhere are included. Equal hashes mean the same problem. Call it in the process
+    that has loaded the suite.
     """
     found = hashlib.sha256()
     compiled = _only_compiled(suite)
@@ -276,11 +277,43 @@ def definition_sha256(suite: Suite) -> str:
     beside = {*opened_beside(suite.root), *([function.path] if function else [])}
     files = {*tree_files(suite), *filter(Path.is_file, beside)}
     named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
-    for name, path in sorted(named.items()):
-        if path not in compiled:
-            content = read_regular(path)
+    contents = {name: read_regular(path) for name, path in sorted(named.items()) if path not in compiled}
+    apart = _of_functions(suite, {named[name]: content for name, content in contents.items()})
+    for name, content in contents.items():
+        if named[name] not in apart:
             found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
     return found.hexdigest()
+
+
+def _of_functions(suite: Suite, contents: Mapping[Path, bytes]) -> set[Path]:
+    """Return the Python files of kernels that the suite's other code has not opened and cannot import.
+
+    Other code could import a file if it has the module's name in it, and find any file by its place.
+    """
+    function = suite.problem.reference_function
+    named = {
+        Path(os.path.realpath(suite.root / file)): file
+        for kernel in suite.kernels
+        for file in kernel.files
+        if file.endswith(".py")
+    }
+    own = {path: file for path, file in named.items() if path in contents}
+    for path in (*opened_files(), *([Path(os.path.realpath(function.path))] if function else [])):
+        own.pop(path, None)
+    others = {path: content for path, content in contents.items() if path not in own}
+    if _may_find_files(others):
+        return set()
+    python = [content for path, content in others.items() if path.suffix == ".py"]
+    return {path for path, file in own.items() if not any(_may_import(each, file) for each in python)}
+
+
+def _may_import(content: bytes, file: str) -> bool:
+    """Tell whether a Python file has the name of a module, other than in the whole path of its file."""
+    path, module = re.escape(file.encode()), Path(file).stem
+    if module == "__init__":
+        return True
+    without = re.sub(rb"([\"'])" + path + rb"\1", b"", content)
+    return re.search(rb"\b" + re.escape(module.encode()) + rb"\b", without) is not None
 
 
 def origin_sha256(suite: Suite) -> str:
