@@ -208,6 +208,13 @@ class Buffers:
             self.device.write(memory, 0, self._packed(name, data[name]))
         return kept
 
+    def keep_written(self) -> Kept | None:
+        """Return copies of the inputs as `keep` does, from the arrays, whose inputs must be as written."""
+        kept = self.room(self.problem.inputs)
+        for name, memory in (kept or {}).items():
+            self.device.copy(self.first.get(name, self.views[name]), memory, 0, self.sizes[name])
+        return kept
+
     def room(self, names: Iterable[str]) -> Kept | None:
         """Return further memory for copies of these arrays; None if memory is short."""
         sizes = {name: self.sizes[name] for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import math
 import random
@@ -323,19 +324,19 @@ class Checker:
             return as_declared(problem, case, kept)
         if folder in self._held:
             return self._held[folder]
-        with self._doing("inputs"):
+        with self._doing("inputs"), _alone(folder):
             key = self._fetch(case, folder)
             if kept := read_arrays(folder):
                 return as_declared(problem, case, kept)
             inputs = problem.seeded(case, seed)
-        arrays = inputs.values()
-        if not all(isinstance(array, np.ndarray) for array in arrays):
+            arrays = inputs.values()
+            if not all(isinstance(array, np.ndarray) for array in arrays):
+                return inputs
+            if self._fits(sum(array.nbytes for array in arrays)):
+                self._keep(folder, inputs, key)
+            elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
+                self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
             return inputs
-        if self._fits(sum(array.nbytes for array in arrays)):
-            self._keep(folder, inputs, key)
-        elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
-            self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
-        return inputs
 
     def _fits(self, size_bytes: int) -> bool:
         """Tell whether the scratch folder has room for a set of inputs.
@@ -355,11 +356,11 @@ class Checker:
     def _fetch(self, case: Case, folder: Path) -> Key:
         """Copy an earlier command's arrays into a folder of the run, and return the key to keep them by.
 
-        Small arrays have no key, because they are computed faster.
+        Small arrays have no key, because they are computed faster, nor have those of another process.
         """
         arrays = self.suite.problem.arrays.values()
         elements = sum(math.prod(array.shape_at(case)) for array in arrays)
-        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES:
+        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES or folder.exists():
             return Key()
         key = self._earlier.key(f"{folder.name} {case.device_facts}")
         if found := self._earlier.get(key):
@@ -397,18 +398,18 @@ class Checker:
         folder = self.folder(case, *self._by_kernel(case), key)
         if not unkept and (kept := read_arrays(folder)):
             return _with_tolerance(kept)
-        with self._doing("reference"):
+        with self._doing("reference"), contextlib.nullcontext() if unkept else _alone(folder):
             origin = Key() if unkept else self._fetch(case, folder)
             if not unkept and (kept := read_arrays(folder)):
                 return _with_tolerance(kept)
             reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
-        by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
-        if key[0] != "integers" and by_name is not tolerance:  # results on integers are exact
-            check_numbers(self.suite.problem, case, reference, tolerance)
-        if not unkept:
-            bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
-            self._keep(folder, {**reference, **bounds}, origin)
-        return reference, tolerance
+            by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
+            if key[0] != "integers" and by_name is not tolerance:  # results on integers are exact
+                check_numbers(self.suite.problem, case, reference, tolerance)
+            if not unkept:
+                bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
+                self._keep(folder, {**reference, **bounds}, origin)
+            return reference, tolerance
 
 
 def _with_tolerance(kept: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], Any]:
@@ -424,6 +425,19 @@ def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
 
 def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait while another process makes the arrays of a folder, which are found there afterwards.
+
+    The lock ends with its process. Of processes that verify at once, each is answered by its own thread.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # A full disk only costs time.
+            file = stack.enter_context(folder.with_suffix(".lock").open("wb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -580,7 +594,7 @@ class Rotation(Data):
     def admit(self, subject: Subject, case: Case, seen: str = "") -> str:
         """Add a kernel that was verified on the first set, which the buffers hold, and return its digest.
 
-        `seen` is the digest if it was just computed.
+        `seen` is the digest if only that proves the outputs. Otherwise the kernel was checked in full.
 
         Its outputs on the second set are recorded too. They are compared with the reference if the kernel
         could keep state: a sample of large outputs, or all if they equal those of the first set. Raises
@@ -588,7 +602,7 @@ class Rotation(Data):
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
-            self._keep()
+            self._keep(unchanged=not seen)
         first.digests[subject] = seen or self.checker.digest(self.buffers)
         self._use(self._sets[-1])
         self._launch_held(subject)
@@ -601,16 +615,18 @@ class Rotation(Data):
         self._in_force.digests[subject] = digest
         return first.digests[subject]
 
-    def _keep(self) -> None:
-        """Keep both sets on the device if memory allows; only one if the problem's data are
-        always the same.
+    def _keep(self, *, unchanged: bool = False) -> None:
+        """Keep both sets on the device if memory allows; only one if the problem's data are always the same.
+
+        The first set is copied within the device if a check found the inputs `unchanged`.
         """
         first, *others = map(self._inputs, self._sets)
         if all(same_bits(first[name], other[name]) for other in others for name in first):
             del self._sets[1:]
             return
         for data_set, inputs in zip(self._sets, (first, *others), strict=True):
-            data_set.kept = self.buffers.keep(inputs)
+            is_there = unchanged and data_set is self._sets[0]
+            data_set.kept = self.buffers.keep_written() if is_there else self.buffers.keep(inputs)
         self._room = self.buffers.room(self.buffers.problem.outputs)
 
     def first(self) -> int:

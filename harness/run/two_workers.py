@@ -176,7 +176,7 @@ class TurnPair:
         block = self._block(warm, request.settings, rng, timeout_s)
         times_ns: dict[SideName, float] = {"base": block.median_ns("A"), "head": block.median_ns("B")}
         finishing = self._begin_all(lambda side: protocol.Finish(time_ns=times_ns[side]), timeout_s)
-        ended = self._answers(finishing)
+        ended = self._answers_at_once(finishing)
         return protocol.CompareReply(
             block=block,
             sides={side: msgspec.structs.replace(verified[side], state=ended[side]) for side in HEAD_FIRST},
@@ -270,11 +270,12 @@ class TurnPair:
         return {side: self._answer(side, begun[side]) for side in HEAD_FIRST if side in begun}
 
     def _answers_at_once(
-        self, begun: Mapping[SideName, Pending[R]], meanwhile: Callable[[], object]
+        self, begun: Mapping[SideName, Pending[R]], meanwhile: Callable[[], object] = lambda: None
     ) -> dict[SideName, R]:
         """Return the same as `_answers`. A thread for each side answers the questions of its process.
 
-        Otherwise a process that asks for arrays of the other side's suite would wait until that side is done.
+        Otherwise a process that asks for arrays of the other side's suite would wait until that side is done,
+        and that side for arrays that this process makes.
         """
         with ThreadPoolExecutor(len(begun)) as pool:
             reading = {
