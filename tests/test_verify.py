@@ -90,7 +90,7 @@ def test_parts_and_the_whole_get_the_same_verdict(shape, dtype, planted, toleran
     whole = verify.compare(found, reference, tolerance, (5,), alike=alike)
     parts = verify.compare_in_parts(found, reference, tolerance, (5,), alike=alike)
     assert len(parts) > 1 or found.size <= verify.PART_ELEMENTS
-    in_own_type = verify._rounded(reference, dtype)
+    in_own_type = verify.rounded(reference, dtype)
     rounded = verify.compare(found, in_own_type.astype(np.float64), tolerance, (5,), alike=alike)
     short = verify.compare_in_parts(found, in_own_type, tolerance, (5,), alike=alike)
     for together, cut in (([whole], parts), ([rounded], short)):
@@ -335,9 +335,9 @@ def test_without_a_tolerance_one_rounding_is_right_and_a_second_is_not(dtype):
 
 
 def test_a_reference_rounded_to_its_type_takes_its_memory():
-    kept = verify._rounded(np.array([0.1, np.nan, -np.inf, -0.0]), "float32")
+    kept = verify.rounded(np.array([0.1, np.nan, -np.inf, -0.0]), "float32")
     np.testing.assert_array_equal(kept, np.array([0.1, np.nan, -np.inf, -0.0], np.float32), strict=True)
-    assert verify._rounded(np.array([0.1, 1e39]), "float32")[1] == 1e39
+    assert verify.rounded(np.array([0.1, 1e39]), "float32")[1] == 1e39
 
 
 def test_a_result_that_its_type_cannot_hold_is_wrong_and_named():

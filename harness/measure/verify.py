@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from harness.errors import SuiteError
 from harness.records.types import Check, Outputs, Verification
 from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
-from harness.suite.problem import Case, Problem
+from harness.suite.problem import Case, Problem, rounded
 from harness.system.threads import room_of_thread, side_by_side
 
 BAND_ELEMENTS = 2**25
@@ -165,40 +165,25 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
                 f"reference() of {case.suite} gave {got} for output {name!r}; "
                 f"expected shape {output.shape_at(case)}."
             )
-    found: dict[str, NDArray[Any]] = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    found = {
+        name: _wide(result[name], output.dtype_at(case), exact=not (problem.has_tolerance or by_type))
+        for name, output in problem.outputs.items()
+    }
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
     if by_type:
         return found, tolerances_by_type(problem, case, found)
     _check_bound(problem, case, tolerance)
     if not problem.has_tolerance:
-        found = {
-            name: _rounded(values, problem.arrays[name].dtype_at(case)) for name, values in found.items()
-        }
+        found = {name: rounded(values, problem.arrays[name].dtype_at(case)) for name, values in found.items()}
     return found, tolerance
 
 
-def _rounded(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
-    """Return values rounded to a type, in this type if NumPy has it. Those beyond its range stay."""
-    if integer_limits(dtype) or dtype in ("bool", "float64"):
-        return values
+def _wide(values: Any, dtype: str, *, exact: bool) -> NDArray[Any]:
+    """Return values in float64. Those that are to be rounded to their own type stay in it."""
     own = numpy_dtype(dtype)
-    if own.isbuiltin == 1 and values.flags.c_contiguous:
-        rounded = np.empty(values.shape, own)
-        flat, flat_rounded = values.reshape(-1), rounded.reshape(-1)
-
-        def fits(start: int) -> bool:
-            part = slice(start, start + PART_ELEMENTS)
-            with np.errstate(over="ignore"):
-                flat_rounded[part] = flat[part]
-            return bool((np.isfinite(flat_rounded[part]) | ~np.isfinite(flat[part])).all())
-
-        if all(side_by_side(fits, range(0, flat.size, PART_ELEMENTS))):
-            return rounded
-    with np.errstate(over="ignore"):
-        wide = values.astype(own).astype(np.float64)
-    # An infinity is never right: a message names the value that the type cannot hold.
-    return np.where(np.isfinite(wide), wide, values)
+    is_rounded = exact and own.isbuiltin == 1 and getattr(values, "dtype", None) == own and own.kind == "f"
+    return np.asarray(values) if is_rounded else np.asarray(values, np.float64)
 
 
 def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[str, float]:

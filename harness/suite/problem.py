@@ -34,6 +34,8 @@ _SCALAR_DTYPES = (
 
 _NUMBERS_OF_A_THREAD = 2**20
 """Numbers that a thread makes or converts at a time."""
+_ROUNDED_BY_A_THREAD = 2**16
+"""Numbers that a thread rounds at a time: their truth values fit into a cache."""
 
 
 def number(value: Any) -> Any:
@@ -499,6 +501,33 @@ def _as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
     parts = zip(np.array_split(flat, count), np.array_split(source, count), strict=True)
     side_by_side(lambda part: np.copyto(*part), list(parts))
     return made
+
+
+def rounded(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return floats rounded to a type, in this type if NumPy has it. Those beyond its range stay."""
+    import numpy as np
+
+    from harness.system.threads import side_by_side
+
+    own = numpy_dtype(dtype)
+    if integer_limits(dtype) or dtype in ("bool", "float64") or values.dtype == own:
+        return values
+    if own.isbuiltin == 1 and values.flags.c_contiguous:
+        made = np.empty(values.shape, own)
+        flat, flat_made = values.reshape(-1), made.reshape(-1)
+
+        def fits(start: int) -> bool:
+            part = slice(start, start + _ROUNDED_BY_A_THREAD)
+            with np.errstate(over="ignore"):
+                flat_made[part] = flat[part]
+            return bool((np.isfinite(flat_made[part]) | ~np.isfinite(flat[part])).all())
+
+        if all(side_by_side(fits, range(0, flat.size, _ROUNDED_BY_A_THREAD))):
+            return made
+    with np.errstate(over="ignore"):
+        wide = values.astype(own).astype(np.float64)
+    # An infinity is never right: a message names the value that the type cannot hold.
+    return np.where(np.isfinite(wide), wide, values)
 
 
 def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
