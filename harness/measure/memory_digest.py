@@ -117,6 +117,14 @@ class MemoryDigests:
             found.update(self._pieces(place).data)
         return found.hexdigest()
 
+    def of_host(self, arrays: Iterable[NDArray[np.uint8]]) -> str:
+        """Return the digest of places that hold the bytes of these arrays."""
+        found = hashlib.blake2b(digest_size=16)
+        for data in arrays:
+            found.update(data.size.to_bytes(8, "little"))
+            found.update(self.on_host(data).data)
+        return found.hexdigest()
+
     def holds(self, place: Place, data: NDArray[np.uint8]) -> bool:
         """Tell whether a place holds these bytes: by digests on a GPU, else by reading it."""
         if (found := self._on_gpu(place)) is not None:
