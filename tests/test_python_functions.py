@@ -385,6 +385,11 @@ LAZY = "        import ops\n        return 2 * x"
     ("suite", "more", "same"),
     [
         ({}, {}, True),
+        (
+            {"class Scale": "class Scale", "'scale'": "'ops'", "    n = Axis": "    'of ops'\n    n = Axis"},
+            {},
+            True,
+        ),
         ({"        return 2 * x": LAZY}, {}, False),
         ({"class Scale": "from beside import *\n\n\nclass Scale"}, {"beside.py": "import ops\n"}, False),
         ({"class Scale": "HERE = __file__\n\n\nclass Scale"}, {}, False),
@@ -395,7 +400,15 @@ LAZY = "        import ops\n        return 2 * x"
             False,
         ),
     ],
-    ids=["only a kernel", "a lazy import", "an import by another file", "its place", "its name", "its text"],
+    ids=[
+        "only a kernel",
+        "a kernel of its name",
+        "a lazy import",
+        "an import by another file",
+        "its place",
+        "its name",
+        "its text",
+    ],
 )
 def test_a_file_of_functions_is_of_the_problem_if_other_code_may_reach_it(tmp_path, suite, more, same):
     watch()

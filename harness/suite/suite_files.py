@@ -288,7 +288,7 @@ def definition_sha256(suite: Suite) -> str:
 def _of_functions(suite: Suite, contents: Mapping[Path, bytes]) -> set[Path]:
     """Return the Python files of kernels that the suite's other code has not opened and cannot import.
 
-    Other code could import a file if it has the module's name in it, and find any file by its place.
+    Other code could import a file if it has the module's name, and find any file by its place.
     """
     function = suite.problem.reference_function
     named = {
@@ -308,12 +308,32 @@ def _of_functions(suite: Suite, contents: Mapping[Path, bytes]) -> set[Path]:
 
 
 def _may_import(content: bytes, file: str) -> bool:
-    """Tell whether a Python file has the name of a module, other than in the whole path of its file."""
-    path, module = re.escape(file.encode()), Path(file).stem
-    if module == "__init__":
+    """Tell whether a Python file imports a module or names it in a text.
+
+    Kernels' names, the path of the module's file and comments count as neither.
+    """
+    import ast
+
+    module = Path(file).stem
+    try:
+        nodes = [*ast.walk(ast.parse(content))]
+    except (SyntaxError, ValueError, RecursionError):
         return True
-    without = re.sub(rb"([\"'])" + path + rb"\1", b"", content)
-    return re.search(rb"\b" + re.escape(module.encode()) + rb"\b", without) is not None
+    innocent: set[ast.AST] = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Kernel":
+            innocent |= {*node.args[:1]}
+    texts: list[str] = []
+    for node in nodes:
+        match node:
+            case ast.ImportFrom():
+                texts += [node.module or "", *(alias.name for alias in node.names)]
+            case ast.Import():
+                texts += [alias.name for alias in node.names]
+            case ast.Constant() if node not in innocent and node.value != file:
+                texts.append(str(node.value))
+    word = re.compile(rf"\b{re.escape(module)}\b")
+    return module == "__init__" or any(map(word.search, texts))
 
 
 def origin_sha256(suite: Suite) -> str:
