@@ -385,11 +385,7 @@ LAZY = "        import ops\n        return 2 * x"
     ("suite", "more", "same"),
     [
         ({}, {}, True),
-        (
-            {"class Scale": "class Scale", "'scale'": "'ops'", "    n = Axis": "    'of ops'\n    n = Axis"},
-            {},
-            True,
-        ),
+        ({"'scale'": "'ops'", "    n = Axis": "    'of ops'\n    n = Axis"}, {}, True),
         ({"        return 2 * x": LAZY}, {}, False),
         ({"class Scale": "from beside import *\n\n\nclass Scale"}, {"beside.py": "import ops\n"}, False),
         ({"class Scale": "HERE = __file__\n\n\nclass Scale"}, {}, False),
