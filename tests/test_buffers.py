@@ -80,6 +80,11 @@ def test_data_that_were_put_aside_come_back(buffers):
     assert buffers.keep(inputs(3), first) is first
     buffers.restore(first)
     assert buffers.damage(inputs(3)) == ""
+    buffers.write(inputs(4))
+    written = buffers.keep_written()
+    for kept, number in ((second, 2), (written, 4)):
+        buffers.restore(kept)
+        assert buffers.damage(inputs(number)) == ""
 
 
 def test_memory_of_what_was_put_aside_is_given_back(device):

@@ -26,7 +26,11 @@ from harness.measure.timing import MeasureSettings
 from harness.measure.worker import Worker
 from harness.records.types import Launch
 from harness.suite.layout import Layout, Parameter, numpy_dtype
+from harness.suite.loader import load_folder
 from harness.suite.python_functions import PythonCall
+from harness.suite.suite_data import DefinitionCall
+from harness.suite.suite_files import definition_sha256
+from harness.system.file_access import watch
 from harness.system.files import try_lock
 from tests.pairs import Built, Pair, opened_worker
 from tests.support import IMPORT_PATH, run_command, write_files
@@ -371,6 +375,79 @@ def test_a_result_that_is_kept_is_found_out(tmp_path):
     with pytest.raises(HarnessError) as caught:
         worker.run(protocol.Measure(kernel="scale", sizes={"n": 1000}, seed=1, settings=quick))
     assert caught.value.reason == "wrong-when-timed"
+
+
+DOUBLING = "def scale(x):\n    return 2 * x\n"
+LAZY = "        import ops\n        return 2 * x"
+
+
+@pytest.mark.parametrize(
+    ("suite", "more", "same"),
+    [
+        ({}, {}, True),
+        ({"'scale'": "'ops'", "    n = Axis": "    'of ops'\n    n = Axis"}, {}, True),
+        ({"        return 2 * x": LAZY}, {}, False),
+        ({"class Scale": "from beside import *\n\n\nclass Scale"}, {"beside.py": "import ops\n"}, False),
+        ({"class Scale": "HERE = __file__\n\n\nclass Scale"}, {}, False),
+        ({"    n = Axis": "    ops = 'ops.py', 'ops'\n    n = Axis"}, {}, False),
+        (
+            {"class Scale": "import glob\nREAD = [*map(open, glob.glob('FOLDER/*/o*.py'))]\n\n\nclass Scale"},
+            {},
+            False,
+        ),
+    ],
+    ids=[
+        "only a kernel",
+        "a kernel of its name",
+        "a lazy import",
+        "an import by another file",
+        "its place",
+        "its name",
+        "its text",
+    ],
+)
+def test_a_file_of_functions_is_of_the_problem_if_other_code_may_reach_it(tmp_path, suite, more, same):
+    watch()
+    found = []
+    for side, text in (("base", DOUBLING), ("head", f"# another\n{DOUBLING}")):
+        folder = suite_of(tmp_path / side, ["scale"], {"ops.py": text, **more})
+        file = folder / "suite.py"
+        for old, new in suite.items():
+            assert old in file.read_text()
+            file.write_text(file.read_text().replace(old, new).replace("FOLDER", str(tmp_path)))
+        found.append(definition_sha256(load_folder(folder)))
+    assert (found[0] == found[1]) == same
+
+
+def test_a_function_that_replaces_the_reference_of_its_own_suite_is_judged_by_the_other(tmp_path):
+    pytest.importorskip("numba")
+    replaced = """\
+from harness import Problem
+for each in Problem.__subclasses__():
+    if hasattr(each, "bait"):
+        each.reference = lambda self, case, x: 3 * x
+
+
+def scale(x):
+    return 3 * x
+"""
+    folders = {
+        side: suite_of(tmp_path / side, ["scale"], {"ops.py": text})
+        for side, text in (("base", DOUBLING), ("head", replaced))
+    }
+    for folder in folders.values():
+        text = (folder / "suite.py").read_text().replace("    n = Axis", "    bait = True\n    n = Axis")
+        (folder / "suite.py").write_text(text)
+    pair = Pair(folders["base"], folders["head"], tmp_path / "scratch", "cpu:0")
+    base, head = (pair.loadings[side].answer(DefinitionCall()) for side in ("base", "head"))
+    assert base == head
+    compare = protocol.Compare(pair=pair.of("scale", n=1000), seed=1, order_seed=1, settings=PairSettings())
+    worker = pair.worker("head")
+    worker.turns.join(protocol.Join(compare=compare, side="head"))
+    assert worker.suite.problem.reference(None, x=1) == 3  # in the process that runs it
+    with pytest.raises(HarnessError) as caught:
+        worker.turns.verify(protocol.Verify())
+    assert (caught.value.side, caught.value.reason) == ("head", "wrong-result")
 
 
 def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path):

@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 
 from harness.errors import NotToldError
@@ -14,6 +15,7 @@ from harness.measure.remote_suite import remote_suite
 from harness.run.pair_session import _Answering
 from harness.suite.loader import load_folder
 from harness.suite.suite_data import DefinitionCall, Functions, ReturnValue, describe
+from harness.system.array_files import read_arrays, write_arrays
 from harness.system.process import Failed, Query
 from tests import toy
 from tests.support import write_files
@@ -92,6 +94,19 @@ def test_arrays_come_in_their_own_types_and_leave_no_file(served):
     assert tolerance == pytest.approx(abs(inputs["x"].astype("f8")))
     assert [*scratch.iterdir()] == []
     assert {side for side, _ in asked} == {"head"}
+
+
+def test_only_a_whole_array_of_a_file_is_linked_in_place_of_copied(tmp_path):
+    write_arrays(tmp_path, {"whole": np.arange(6.0).reshape(2, 3)})
+    whole = read_arrays(tmp_path)["whole"]
+    views = {"same": whole[:], "part": whole[:1], "turned": whole.T, "back": whole[::-1]}
+    views["bits"] = whole.view("i8")
+    (folder := tmp_path / "others").mkdir()
+    write_arrays(folder, views, link=True)
+    found = read_arrays(folder)
+    for name, view in views.items():
+        np.testing.assert_array_equal(found[name], view, strict=True)
+        assert (folder / f"{name}.npy").samefile(tmp_path / "whole.npy") == (name == "same")
 
 
 def test_a_tolerance_that_is_one_number_stays_one_and_no_reference_is_made_unasked(served):

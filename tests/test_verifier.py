@@ -130,10 +130,11 @@ def test_a_slot_in_the_middle_whose_result_is_wrong_is_found(tmp_path, n, wrong)
             data.finish([subject], 1)
 
 
-@pytest.mark.parametrize("digests_are_fast", [False, True])
+@pytest.mark.parametrize("digests_are_fast", [False, True, "and prove the reference"])
 @pytest.mark.parametrize("wrong_at", [1, 2, None])
 def test_each_of_two_launches_is_verified(tmp_path, monkeypatch, wrong_at, digests_are_fast):
-    monkeypatch.setattr(MemoryDigests, "are_fast", digests_are_fast)
+    monkeypatch.setattr(MemoryDigests, "are_fast", bool(digests_are_fast))
+    monkeypatch.setattr(verifier, "_FEW_ELEMENTS", 0 if isinstance(digests_are_fast, str) else 64)
     device = NullDevice(devices()[0], {})
     launches: list[None] = []
     suite = Suite("toy", Copy(), [kernel := Kernel("copy", "copy.cu", block=1, grid=1)])
@@ -149,6 +150,25 @@ def test_each_of_two_launches_is_verified(tmp_path, monkeypatch, wrong_at, diges
     with Buffers(device, suite.problem, case) as buffers:
         found = checker.check(case, buffers, Subject(None, None, buffers.arguments(kernel)), 1)  # type: ignore[arg-type]
     assert (found.passed, len(launches)) == (wrong_at is None, wrong_at or 2)
+    assert [check.elements for check in found.checks] == [64]
+    assert [check.largest_error for check in found.checks if check.passed] == ([] if wrong_at else [0.0])
+
+
+def test_a_digest_proves_neither_nan_nor_infinity(tmp_path, monkeypatch):
+    monkeypatch.setattr(MemoryDigests, "are_fast", True)
+    monkeypatch.setattr(verifier, "_FEW_ELEMENTS", 0)
+    monkeypatch.setattr(Copy, "seeded", lambda *_: {"x": np.array([1.0, np.nan] * 32, "float32")})
+    found, _ = Checked(tmp_path, monkeypatch).check(copies)
+    assert [(check.passed, check.wrong) for check in found.checks] == [(False, 32)]
+
+
+def test_an_exact_result_is_not_copied_where_a_digest_proves_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(verifier, "_FEW_ELEMENTS", 0)
+    checked = Checked(tmp_path, monkeypatch)
+    found, compared = checked.check(copies)
+    assert (found.passed, compared) == (True, 0)
+    found, compared = checked.check(errs)
+    assert (found.passed, compared) == (False, 1)
 
 
 class Checked:

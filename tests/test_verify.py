@@ -14,6 +14,7 @@ from harness.errors import SuiteError
 from harness.measure import verify
 from harness.suite.layout import numpy_dtype
 from harness.suite.loader import load_folder
+from harness.suite.problem import rounded
 from tests.sampling import given, st
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
@@ -90,8 +91,12 @@ def test_parts_and_the_whole_get_the_same_verdict(shape, dtype, planted, toleran
     whole = verify.compare(found, reference, tolerance, (5,), alike=alike)
     parts = verify.compare_in_parts(found, reference, tolerance, (5,), alike=alike)
     assert len(parts) > 1 or found.size <= verify.PART_ELEMENTS
-    one, other = (verify.combine({"y": each}, "random", 1, beside_base=alike) for each in ([whole], parts))
-    assert repr(one) == repr(other)  # NaN is itself here
+    in_own_type = rounded(reference, dtype)
+    rounded = verify.compare(found, in_own_type.astype(np.float64), tolerance, (5,), alike=alike)
+    short = verify.compare_in_parts(found, in_own_type, tolerance, (5,), alike=alike)
+    for together, cut in (([whole], parts), ([rounded], short)):
+        one, other = (verify.combine({"y": each}, "random", 1, beside_base=alike) for each in (together, cut))
+        assert repr(one) == repr(other)  # NaN is itself here
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
@@ -328,6 +333,12 @@ def test_without_a_tolerance_one_rounding_is_right_and_a_second_is_not(dtype):
     check = verify.combine({"y": [verify.compare(twice, expected["y"], tolerance)]}, "random", 1)
     assert check.wrong
     assert "The tolerance is 0: if the kernel rounds, write a tolerance()." in check.message
+
+
+def test_a_reference_rounded_to_its_type_takes_its_memory():
+    kept = rounded(np.array([0.1, np.nan, -np.inf, -0.0]), "float32")
+    np.testing.assert_array_equal(kept, np.array([0.1, np.nan, -np.inf, -0.0], np.float32), strict=True)
+    assert rounded(np.array([0.1, 1e39]), "float32")[1] == 1e39
 
 
 def test_a_result_that_its_type_cannot_hold_is_wrong_and_named():

@@ -168,16 +168,17 @@ class Buffers:
             return layout.filled(POISON, self._guard(name))
         if not fits(value, layout.dtype):
             raise SuiteError(f"Output {name!r} has init={value!r}, which {layout.dtype} cannot hold.")
-        return self._packed(name, np.full(layout.shape, value).astype(numpy_dtype(layout.dtype)))
+        return self.packed(name, np.full(layout.shape, value).astype(numpy_dtype(layout.dtype)))
 
-    def _packed(self, name: str, data: NDArray[Any]) -> NDArray[np.uint8]:
+    def packed(self, name: str, data: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return the bytes of an array that holds these data."""
         return self.layouts[name].pack(data, self._guard(name))
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Copy data into the arrays. Raises SuiteError for data of another size than their array."""
         self._check(data)
         for name, array in data.items():
-            packed = self._packed(name, array)
+            packed = self.packed(name, array)
             self.device.write(self.whole[name], self.guard_bytes, packed)
             if name in self.first:
                 self.device.write(self.first[name], 0, packed)
@@ -205,7 +206,14 @@ class Buffers:
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
-            self.device.write(memory, 0, self._packed(name, data[name]))
+            self.device.write(memory, 0, self.packed(name, data[name]))
+        return kept
+
+    def keep_written(self) -> Kept | None:
+        """Return copies of the inputs as `keep` does, from the arrays, whose inputs must be as written."""
+        kept = self.room(self.problem.inputs)
+        for name, memory in (kept or {}).items():
+            self.device.copy(self.first.get(name, self.views[name]), memory, 0, self.sizes[name])
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
@@ -307,7 +315,7 @@ class Buffers:
         if self.layouts[name].padded:  # Padding between the lines is reported separately.
             return not same_bits(self.read(name), data)
         place = self.whole[name], self.guard_bytes, self.sizes[name]
-        return not digests.holds(place, self._packed(name, data))
+        return not digests.holds(place, self.packed(name, data))
 
     def _beside(self, name: str, size_bytes: int, whole: Memory, guard: int) -> Iterator[str]:
         """Yield a sentence for each write into the guard zones on both sides of an array or a workspace."""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from harness.device.backends.base import Device, Memory, Place
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.measure.device_kernels import THREADS, DeviceKernels
-from harness.system.threads import side_by_side
+from harness.system.threads import room_of_thread, side_by_side
 
 FUNCTIONS = 4
 WORDS = 1024
@@ -115,6 +115,14 @@ class MemoryDigests:
         for place in places:
             found.update(place[2].to_bytes(8, "little"))
             found.update(self._pieces(place).data)
+        return found.hexdigest()
+
+    def of_host(self, arrays: Iterable[NDArray[np.uint8]]) -> str:
+        """Return the digest of places that hold the bytes of these arrays."""
+        found = hashlib.blake2b(digest_size=16)
+        for data in arrays:
+            found.update(data.size.to_bytes(8, "little"))
+            found.update(self.on_host(data).data)
         return found.hexdigest()
 
     def holds(self, place: Place, data: NDArray[np.uint8]) -> bool:
@@ -205,6 +213,8 @@ def keys_of(seed: np.uint64) -> NDArray[np.uint64]:
 
 def _multilinear(data: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
     padded = np.pad(data, (0, -data.size % PIECE_BYTES)) if data.size % PIECE_BYTES else data
-    words = padded.view("<u4").reshape(-1, WORDS).astype(np.uint64)
+    short = padded.view("<u4").reshape(-1, WORDS)
+    words = room_of_thread(*short.shape, np.uint64)
+    words[...] = short
     sums = [np.einsum("ij,j->i", words, each[1:]) + each[0] for each in keys]
     return (np.stack(sums, axis=1) >> np.uint64(32)).astype(np.uint32)

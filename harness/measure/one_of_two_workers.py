@@ -46,6 +46,7 @@ class TurnTaker:
 
     def join(self, asked: protocol.Join) -> None:
         bench, request = self.bench, asked.compare
+        bench.choose_judge(request)
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with ExitStack() as stack:
             buffers, sides = stack.enter_context(bench.placed(request, rng, only=asked.side))

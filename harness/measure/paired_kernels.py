@@ -11,7 +11,7 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -305,12 +305,20 @@ class PairBench:
         peaks: Mapping[str, float],
         compilers: Mapping[str, str] = {},
         earlier: Mapping[str, EarlierArrays] = {},
+        told: Collection[str] = (),
     ) -> None:
+        """`told` are the sides whose suites other processes have loaded."""
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         self.compilers = compilers
         # Head's problem defines what is right: both kernels are compared with it, and head's with base's as
         # well.
-        self.checker = checker_of(device, suites["head"], scratch, report, earlier.get("head"))
+        self.checker = self._by_head = checker_of(
+            device, suites["head"], scratch, report, earlier.get("head")
+        )
+        # Functions that run in this process could change the problem of the suite that it has loaded.
+        self._by_either = self._by_head
+        if "base" in told and "head" not in told:
+            self._by_either = checker_of(device, suites["base"], scratch, report, earlier.get("base"))
         of_base = scratch / "base"
         of_base.mkdir(exist_ok=True)
         self.base_checker = checker_of(device, suites["base"], of_base, report, earlier.get("base"))
@@ -357,11 +365,16 @@ class PairBench:
         with owned_by(request.side):
             self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
 
+    def choose_judge(self, request: protocol.Compare) -> None:
+        """Judge both sides by head's problem. If base's is the same, use the suite that is not loaded."""
+        self.checker = self._by_head if request.by_base else self._by_either
+
     def compare(self, request: protocol.Compare) -> protocol.CompareReply:
         """Verify and time one pair. Raises HarnessError that names the failing side, unless it
         concerns both.
         """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        self.choose_judge(request)
         with self.placed(request, rng) as (buffers, sides):
             base, head = sides["base"], sides["head"]
             case = self.case_for_checking(head.prepared)
@@ -716,8 +729,8 @@ class PairBench:
         return any(self._case(side, pair.sizes).by_graph for side in pair.sides.values())
 
     def case_for_checking(self, prepared: PreparedKernel) -> Case:
-        """Return the case of head's suite. Both sides are checked with its reference and data."""
-        return self.suites["head"].own(prepared.case)
+        """Return the case of the suite with whose reference and data both sides are checked."""
+        return self.checker.suite.own(prepared.case)
 
     def check_rates(self, prepared: PreparedKernel, l2: L2Policy, time_ns: float) -> None:
         """Raise BeyondPeakError for a launch that did more in its time than the device can."""

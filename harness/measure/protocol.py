@@ -262,7 +262,10 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     verified: Mapping[str, str] = {}
     """Digest of each side's outputs that an earlier process verified in full."""
     by_base: bool = False
-    """True to check head against base's reference and tolerance as well as its own."""
+    """True to check head against base's reference and tolerance as well as its own.
+
+    If it is False, both suites define the same problem, and either suite's judges both sides.
+    """
     base_first: bool = False
     """True if head's outputs are compared with base's, so that base is verified first."""
 

@@ -60,7 +60,7 @@ class _Arrays:
         self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
     ) -> tuple[dict[str, NDArray[Any]], Any]:
         with self._folder() as folder:
-            write_arrays(Path(folder), inputs)
+            write_arrays(Path(folder), inputs, link=True)
             found = self._asked(JudgeCall(case, folder, reference))
         tolerance = found[TOLERANCE]
         references = {

@@ -69,6 +69,8 @@ def too_wide(problem: Problem, case: Case, inputs: Arrays, reference: Arrays, to
     infinity.
     """
     bound = np.asarray(tolerance, np.float64)
+    if not bound.any():  # only the right answer passes
+        return ""
     for name in problem.outputs:
         answer = reference[name]
         least, most = float(answer.min()), float(answer.max())

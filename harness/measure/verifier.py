@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import math
 import random
@@ -42,6 +43,8 @@ from harness.system.files import read_regular
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """Largest output of the exact check. It finds indexing mistakes, which show at small sizes."""
+_FEW_ELEMENTS = 2**22
+"""Largest output that is copied and compared, even if a digest would prove it."""
 MOST_KEPT_BYTES = 2**29
 """Largest set of inputs that a run's processes share in any case, in bytes."""
 MOST_SHARED_BYTES = 2**31
@@ -250,6 +253,10 @@ class Checker:
             if proofs and (proof := proofs.of(seen)):
                 found = proof  # the same bits were already compared, for this kernel or another
                 continue
+            if proofs and (exact := self._of_exact(case, buffers, inputs, (data, seed), seen)):
+                found = exact
+                proofs.add(seen, found)
+                continue
             # Compare this copy: a thread of the kernel may still write the right result a moment later.
             earlier, outputs = outputs, {name: buffers.read(name) for name in problem.outputs}
             if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
@@ -262,6 +269,28 @@ class Checker:
         return verify.combine(
             found, data, seed, buffers.damage(inputs, self.digests), beside_base=self.beside_base
         )
+
+    def _of_exact(
+        self, case: Case, buffers: Buffers, inputs: verify.Arrays, key: tuple[str, int], seen: str
+    ) -> Comparisons:
+        """Return the comparisons of large outputs whose digest is that of an exact reference; else nothing.
+
+        The digest of the reference is computed faster than the outputs could be copied and compared.
+        """
+        problem = self.suite.problem
+        largest = verify.largest_output(problem, case)
+        is_cut = problem.independent is not None and largest > verify.BAND_ELEMENTS
+        if problem.held_to != "reference" or problem.has_tolerance or is_cut or largest <= _FEW_ELEMENTS:
+            return {}
+        expected, _ = self.expected(case, case, inputs, key, slice(None))
+        types = {name: numpy_dtype(output.dtype_at(case)) for name, output in problem.outputs.items()}
+        if any(expected[name].dtype != dtype for name, dtype in types.items()):
+            return {}
+        if seen != self.digests.of_host(buffers.packed(name, expected[name]) for name in types):
+            return {}
+        found = {name: verify.compare_in_parts(expected[name], expected[name], 0.0) for name in types}
+        # NaN and infinity are wrong, although the kernel may return the same.
+        return {} if any(comparison.wrong for parts in found.values() for comparison in parts) else found
 
     def _proofs(self, case: Case, data: str, seed: int) -> Proofs | None:
         """Return the proofs of outputs for these data; None if a digest takes longer than a comparison."""
@@ -323,19 +352,19 @@ class Checker:
             return as_declared(problem, case, kept)
         if folder in self._held:
             return self._held[folder]
-        with self._doing("inputs"):
+        with self._doing("inputs"), _alone(folder):
             key = self._fetch(case, folder)
             if kept := read_arrays(folder):
                 return as_declared(problem, case, kept)
             inputs = problem.seeded(case, seed)
-        arrays = inputs.values()
-        if not all(isinstance(array, np.ndarray) for array in arrays):
+            arrays = inputs.values()
+            if not all(isinstance(array, np.ndarray) for array in arrays):
+                return inputs
+            if self._fits(sum(array.nbytes for array in arrays)):
+                self._keep(folder, inputs, key)
+            elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
+                self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
             return inputs
-        if self._fits(sum(array.nbytes for array in arrays)):
-            self._keep(folder, inputs, key)
-        elif _is_alone(problem, inputs) and free_host_bytes() > 2 * verify.host_bytes(problem, case):
-            self._held = {**dict([*self._held.items()][-1:]), folder: inputs}
-        return inputs
 
     def _fits(self, size_bytes: int) -> bool:
         """Tell whether the scratch folder has room for a set of inputs.
@@ -355,11 +384,11 @@ class Checker:
     def _fetch(self, case: Case, folder: Path) -> Key:
         """Copy an earlier command's arrays into a folder of the run, and return the key to keep them by.
 
-        Small arrays have no key, because they are computed faster.
+        Small arrays have no key, because they are computed faster, nor have those of another process.
         """
         arrays = self.suite.problem.arrays.values()
         elements = sum(math.prod(array.shape_at(case)) for array in arrays)
-        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES:
+        if self._earlier is None or _REFERENCE_BYTES * elements < LEAST_ENTRY_BYTES or folder.exists():
             return Key()
         key = self._earlier.key(f"{folder.name} {case.device_facts}")
         if found := self._earlier.get(key):
@@ -397,18 +426,18 @@ class Checker:
         folder = self.folder(case, *self._by_kernel(case), key)
         if not unkept and (kept := read_arrays(folder)):
             return _with_tolerance(kept)
-        with self._doing("reference"):
+        with self._doing("reference"), contextlib.nullcontext() if unkept else _alone(folder):
             origin = Key() if unkept else self._fetch(case, folder)
             if not unkept and (kept := read_arrays(folder)):
                 return _with_tolerance(kept)
             reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
-        by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
-        if key[0] != "integers" and by_name is not tolerance:  # results on integers are exact
-            check_numbers(self.suite.problem, case, reference, tolerance)
-        if not unkept:
-            bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
-            self._keep(folder, {**reference, **bounds}, origin)
-        return reference, tolerance
+            by_name = tolerance if isinstance(tolerance, Mapping) else {"": tolerance}
+            if key[0] != "integers" and by_name is not tolerance:  # results on integers are exact
+                check_numbers(self.suite.problem, case, reference, tolerance)
+            if not unkept:
+                bounds = {f"{TOLERANCE}{name}": np.asarray(each) for name, each in by_name.items()}
+                self._keep(folder, {**reference, **bounds}, origin)
+            return reference, tolerance
 
 
 def _with_tolerance(kept: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], Any]:
@@ -424,6 +453,19 @@ def _is_alone(problem: Problem, inputs: verify.Arrays) -> bool:
 
 def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait while another process makes the arrays of a folder, which are found there afterwards.
+
+    The lock ends with its process. Of processes that verify at once, each is answered by its own thread.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # A full disk only costs time.
+            file = stack.enter_context(folder.with_suffix(".lock").open("wb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -580,7 +622,7 @@ class Rotation(Data):
     def admit(self, subject: Subject, case: Case, seen: str = "") -> str:
         """Add a kernel that was verified on the first set, which the buffers hold, and return its digest.
 
-        `seen` is the digest if it was just computed.
+        `seen` is the digest if only that proves the outputs. Otherwise the kernel was checked in full.
 
         Its outputs on the second set are recorded too. They are compared with the reference if the kernel
         could keep state: a sample of large outputs, or all if they equal those of the first set. Raises
@@ -588,7 +630,7 @@ class Rotation(Data):
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
-            self._keep()
+            self._keep(unchanged=not seen)
         first.digests[subject] = seen or self.checker.digest(self.buffers)
         self._use(self._sets[-1])
         self._launch_held(subject)
@@ -601,16 +643,18 @@ class Rotation(Data):
         self._in_force.digests[subject] = digest
         return first.digests[subject]
 
-    def _keep(self) -> None:
-        """Keep both sets on the device if memory allows; only one if the problem's data are
-        always the same.
+    def _keep(self, *, unchanged: bool = False) -> None:
+        """Keep both sets on the device if memory allows; only one if the problem's data are always the same.
+
+        The first set is copied within the device if a check found the inputs `unchanged`.
         """
         first, *others = map(self._inputs, self._sets)
         if all(same_bits(first[name], other[name]) for other in others for name in first):
             del self._sets[1:]
             return
         for data_set, inputs in zip(self._sets, (first, *others), strict=True):
-            data_set.kept = self.buffers.keep(inputs)
+            is_there = unchanged and data_set is self._sets[0]
+            data_set.kept = self.buffers.keep_written() if is_there else self.buffers.keep(inputs)
         self._room = self.buffers.room(self.buffers.problem.outputs)
 
     def first(self) -> int:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from harness.errors import SuiteError
 from harness.records.types import Check, Outputs, Verification
 from harness.suite.layout import exact_limits, integer_limits, numpy_dtype
-from harness.suite.problem import Case, Problem
-from harness.system.threads import side_by_side
+from harness.suite.problem import Case, Problem, rounded
+from harness.system.threads import room_of_thread, side_by_side
 
 BAND_ELEMENTS = 2**25
 """Larger outputs are compared slice by slice, if the problem allows it, to limit host memory."""
@@ -150,10 +150,11 @@ def place(problem: Problem, name: str, band: slice) -> tuple[slice, ...]:
     return tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
 
 
-def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
+def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[Any]], Any]:
     """Return the float64 reference by output, and the tolerance. Raises SuiteError for wrong shapes.
 
-    Without a tolerance() the results must be exact: the reference, rounded to the type of the output.
+    Without a tolerance() the results must be exact: the reference, rounded to the type of the output. Then it
+    may be an array of that type, which takes less memory.
     """
     result, tolerance = problem.judged(case, inputs, reference=True)
     by_type = problem.held_to == "function" and not problem.has_tolerance
@@ -164,26 +165,25 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
                 f"reference() of {case.suite} gave {got} for output {name!r}; "
                 f"expected shape {output.shape_at(case)}."
             )
-    found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    found = {
+        name: _wide(result[name], output.dtype_at(case), exact=not (problem.has_tolerance or by_type))
+        for name, output in problem.outputs.items()
+    }
     for name, values in (*inputs.items(), *found.items()):
         _check_apart(case, name, problem.arrays[name].dtype_at(case), values)
     if by_type:
         return found, tolerances_by_type(problem, case, found)
     _check_bound(problem, case, tolerance)
     if not problem.has_tolerance:
-        found = {
-            name: _rounded(values, problem.arrays[name].dtype_at(case)) for name, values in found.items()
-        }
+        found = {name: rounded(values, problem.arrays[name].dtype_at(case)) for name, values in found.items()}
     return found, tolerance
 
 
-def _rounded(values: NDArray[np.float64], dtype: str) -> NDArray[np.float64]:
-    if integer_limits(dtype) or dtype in ("bool", "float64"):
-        return values
-    with np.errstate(over="ignore"):
-        rounded = values.astype(numpy_dtype(dtype)).astype(np.float64)
-    # An infinity is never right: a message names the value that the type cannot hold.
-    return np.where(np.isfinite(rounded), rounded, values)
+def _wide(values: Any, dtype: str, *, exact: bool) -> NDArray[Any]:
+    """Return values in float64. Those that are to be rounded to their own type stay in it."""
+    own = numpy_dtype(dtype)
+    is_rounded = exact and own.isbuiltin == 1 and getattr(values, "dtype", None) == own and own.kind == "f"
+    return np.asarray(values) if is_rounded else np.asarray(values, np.float64)
 
 
 def tolerances_by_type(problem: Problem, case: Case, expected: Arrays) -> dict[str, float]:
@@ -267,15 +267,20 @@ def compare(
     `origin` is where a band begins in the whole output. With `alike`, NaN is right if the reference has NaN,
     and an infinity if the reference has the same.
     """
+    if _is_exact(output, reference, tolerance):
+        return OutputComparison(elements=output.size, wrong=0, largest_error=0.0, largest_ratio=0.0)
     # Use "not within" instead of "beyond": every comparison with NaN is false, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        values = output.astype(np.float64)
-        error = np.abs(values - reference)
+        error, ratio = (row.reshape(output.shape) for row in room_of_thread(2, output.size, np.float64))
+        np.copyto(error, output, casting="unsafe")
+        values = error.copy() if alike else error
+        np.abs(np.subtract(error, reference, out=error), out=error)
         if alike:
             error[(values == reference) | (np.isnan(values) & np.isnan(reference))] = 0.0
         # A bound computed from an infinite reference is infinite too. No distance within it is right.
         wrong = ~((error <= tolerance) & (error < np.inf))
-        largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
+        ratio[...] = 0.0
+        largest_ratio = float(np.divide(error, tolerance, out=ratio, where=error != 0).max())
     count = int(np.count_nonzero(wrong))
     finite = bool(np.isfinite(error).all())
     where = None
@@ -289,6 +294,16 @@ def compare(
         first_wrong=where and tuple(map(sum, zip_longest(where, origin, fillvalue=0))),
         found=float(output[where]) if where is not None else 0.0,
         expected=float(reference[where]) if where is not None else 0.0,
+    )
+
+
+def _is_exact(output: NDArray[Any], reference: NDArray[Any], tolerance: NDArray[np.float64] | float) -> bool:
+    """Tell whether an output has its reference's type and its values, which are finite."""
+    return (
+        output.dtype == reference.dtype
+        and bool((output == reference).all())
+        and bool(np.isfinite(reference).all())
+        and bool((np.asarray(tolerance) >= 0).all())
     )
 
 

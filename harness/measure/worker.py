@@ -142,7 +142,14 @@ class Worker:
         earlier = _earlier(request, suites, channel)
         self.checker = checker_of(self.device, self.suite, scratch, self.report, earlier.get("head"))
         self.pairs = PairBench(
-            self.device, suites, scratch, self.report, request.peaks, request.compilers, earlier
+            self.device,
+            suites,
+            scratch,
+            self.report,
+            request.peaks,
+            request.compilers,
+            earlier,
+            request.told,
         )
         self.turns = TurnTaker(self.pairs)
 

@@ -10,7 +10,9 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from contextvars import copy_context
 from itertools import islice
 from typing import TypeVar
 
@@ -167,15 +169,14 @@ class TurnPair:
         # Head reads base's outputs if they are its reference.
         first: tuple[SideName, ...] = ("base",) if request.base_first else HEAD_FIRST
         verifying = self._begin_all(lambda _side: protocol.Verify(), timeout_s, first)
-        meanwhile()
-        verified = self._answers(verifying)
+        verified = self._answers_at_once(verifying, meanwhile)
         if request.base_first:
             verified["head"] = self._ask("head", protocol.Verify(), timeout_s)
         warm = {side: self._ask(side, protocol.WarmUp(), timeout_s) for side in HEAD_FIRST}
         block = self._block(warm, request.settings, rng, timeout_s)
         times_ns: dict[SideName, float] = {"base": block.median_ns("A"), "head": block.median_ns("B")}
         finishing = self._begin_all(lambda side: protocol.Finish(time_ns=times_ns[side]), timeout_s)
-        ended = self._answers(finishing)
+        ended = self._answers_at_once(finishing)
         return protocol.CompareReply(
             block=block,
             sides={side: msgspec.structs.replace(verified[side], state=ended[side]) for side in HEAD_FIRST},
@@ -267,6 +268,27 @@ class TurnPair:
     def _answers(self, begun: Mapping[SideName, Pending[R]]) -> dict[SideName, R]:
         """Return the answers of all sides that have a request, head's first. Raises as `_ask`."""
         return {side: self._answer(side, begun[side]) for side in HEAD_FIRST if side in begun}
+
+    def _answers_at_once(
+        self, begun: Mapping[SideName, Pending[R]], meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[SideName, R]:
+        """Return the same as `_answers`. A thread for each side answers the questions of its process.
+
+        Otherwise a process that asks for arrays of the other side's suite would wait until that side is done,
+        and that side for arrays that this process makes.
+        """
+        with ThreadPoolExecutor(len(begun)) as pool:
+            reading = {
+                side: pool.submit(copy_context().run, self._answer, side, pending)
+                for side, pending in begun.items()
+            }
+            try:
+                meanwhile()
+                return {side: reading[side].result() for side in HEAD_FIRST if side in reading}
+            except BaseException:
+                for worker in self._workers.values():
+                    worker.kill_soon()  # ends the other thread
+                raise
 
     def _begin(self, side: SideName, request: Request[R], timeout_s: float) -> Pending[R]:
         with _at_fault(side):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,16 +29,19 @@ class WallTime:
     def __init__(self) -> None:
         self._spent_s = dict.fromkeys(STAGES, 0.0)
         self._stage, self._since = "judge", time.monotonic()
+        self._lock = threading.Lock()
+        """Two processes that verify at once report their progress in threads."""
 
     def enter(self, stage: str) -> str:
         """Charge time to a stage from now on, and return the previous stage. A worker's progress may name the
         stage.
         """
-        before, now = self._stage, time.monotonic()
-        self._spent_s[before] += now - self._since
-        # All other progress, such as a compiler's name, belongs to a build.
-        self._stage, self._since = _STAGES_OF_PROGRESS.get(stage.partition(" ")[0], "build"), now
-        return before
+        with self._lock:
+            before, now = self._stage, time.monotonic()
+            self._spent_s[before] += now - self._since
+            # All other progress, such as a compiler's name, belongs to a build.
+            self._stage, self._since = _STAGES_OF_PROGRESS.get(stage.partition(" ")[0], "build"), now
+            return before
 
     @contextmanager
     def during(self, stage: str) -> Iterator[None]:

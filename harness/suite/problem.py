@@ -33,6 +33,9 @@ _SCALAR_DTYPES = (
 
 
 _NUMBERS_OF_A_THREAD = 2**20
+"""Numbers that a thread makes or converts at a time."""
+_ROUNDED_BY_A_THREAD = 2**16
+"""Numbers that a thread rounds at a time: their truth values fit into a cache."""
 
 
 def number(value: Any) -> Any:
@@ -345,15 +348,15 @@ class Problem:
         self, case: Case, inputs: Mapping[str, NDArray[Any]], *, reference: bool
     ) -> tuple[dict[str, Any], Any]:
         """Return reference() by output, if requested, and tolerance(), each from its own copy of the float64
-        inputs.
+        inputs. The default tolerance needs no inputs.
         """
 
         def exact() -> dict[str, NDArray[Any]]:  # reference() may work in place
-            return {name: array.astype("float64") for name, array in inputs.items()}
+            return {name: _as_float64(array) for name, array in inputs.items()}
 
         found = self.reference(case, **exact()) if reference else {}
         named = found if isinstance(found, dict) else {next(iter(self.outputs)): found}
-        return named, self.tolerance(case, **exact())
+        return named, self.tolerance(case, **(exact() if self.has_tolerance else {}))
 
     def layout(self, name: str, case: Case) -> Layout:
         """Return an array's layout in memory. Raises SuiteError for a wrong leading dimension."""
@@ -481,6 +484,50 @@ def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
         raise SuiteError(
             f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
         ) from error
+
+
+def _as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a copy as `astype` does. Threads convert parts of a large array, as new memory takes long."""
+    import numpy as np
+
+    from harness.system.threads import side_by_side
+
+    array = np.asarray(array)
+    if array.size <= _NUMBERS_OF_A_THREAD or not array.flags.forc:
+        return array.astype("float64")
+    made = np.empty_like(array, dtype="float64")
+    source, flat = array.ravel("K"), made.ravel("K")
+    count = math.ceil(flat.size / _NUMBERS_OF_A_THREAD)
+    parts = zip(np.array_split(flat, count), np.array_split(source, count), strict=True)
+    side_by_side(lambda part: np.copyto(*part), list(parts))
+    return made
+
+
+def rounded(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return floats rounded to a type, in this type if NumPy has it. Those beyond its range stay."""
+    import numpy as np
+
+    from harness.system.threads import side_by_side
+
+    own = numpy_dtype(dtype)
+    if integer_limits(dtype) or dtype in ("bool", "float64") or values.dtype == own:
+        return values
+    if own.isbuiltin == 1 and values.flags.c_contiguous:
+        made = np.empty(values.shape, own)
+        flat, flat_made = values.reshape(-1), made.reshape(-1)
+
+        def fits(start: int) -> bool:
+            part = slice(start, start + _ROUNDED_BY_A_THREAD)
+            with np.errstate(over="ignore"):
+                flat_made[part] = flat[part]
+            return bool((np.isfinite(flat_made[part]) | ~np.isfinite(flat[part])).all())
+
+        if all(side_by_side(fits, range(0, flat.size, _ROUNDED_BY_A_THREAD))):
+            return made
+    with np.errstate(over="ignore"):
+        wide = values.astype(own).astype(np.float64)
+    # An infinity is never right: a message names the value that the type cannot hold.
+    return np.where(np.isfinite(wide), wide, values)
 
 
 def _standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +267,9 @@ def _searched(suite: Suite) -> list[Path]:
 def definition_sha256(suite: Suite) -> str:
     """Return a hash of the suite's files that define its problem.
 
-    Files that only compilers read are left out; files that Python code opened elsewhere are included. Equal
-    hashes mean the same problem. Call it in the process that has loaded the suite.
+    Files that only compilers read are left out, and functions' files that no other code can import; files
+    that Python code opened elsewhere are included. Equal hashes mean the same problem. Call it in the process
+    that has loaded the suite.
     """
     found = hashlib.sha256()
     compiled = _only_compiled(suite)
@@ -276,11 +277,63 @@ def definition_sha256(suite: Suite) -> str:
     beside = {*opened_beside(suite.root), *([function.path] if function else [])}
     files = {*tree_files(suite), *filter(Path.is_file, beside)}
     named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
-    for name, path in sorted(named.items()):
-        if path not in compiled:
-            content = read_regular(path)
+    contents = {name: read_regular(path) for name, path in sorted(named.items()) if path not in compiled}
+    apart = _of_functions(suite, {named[name]: content for name, content in contents.items()})
+    for name, content in contents.items():
+        if named[name] not in apart:
             found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
     return found.hexdigest()
+
+
+def _of_functions(suite: Suite, contents: Mapping[Path, bytes]) -> set[Path]:
+    """Return the Python files of kernels that the suite's other code has not opened and cannot import.
+
+    Other code could import a file if it has the module's name, and find any file by its place.
+    """
+    function = suite.problem.reference_function
+    named = {
+        Path(os.path.realpath(suite.root / file)): file
+        for kernel in suite.kernels
+        for file in kernel.files
+        if file.endswith(".py")
+    }
+    own = {path: file for path, file in named.items() if path in contents}
+    for path in (*opened_files(), *([Path(os.path.realpath(function.path))] if function else [])):
+        own.pop(path, None)
+    others = {path: content for path, content in contents.items() if path not in own}
+    if _may_find_files(others):
+        return set()
+    python = [content for path, content in others.items() if path.suffix == ".py"]
+    return {path for path, file in own.items() if not any(_may_import(each, file) for each in python)}
+
+
+def _may_import(content: bytes, file: str) -> bool:
+    """Tell whether a Python file imports a module or names it in a text.
+
+    Kernels' names, the path of the module's file and comments count as neither.
+    """
+    import ast
+
+    module = Path(file).stem
+    try:
+        nodes = [*ast.walk(ast.parse(content))]
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    innocent: set[ast.AST] = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Kernel":
+            innocent |= {*node.args[:1]}
+    texts: list[str] = []
+    for node in nodes:
+        match node:
+            case ast.ImportFrom():
+                texts += [node.module or "", *(alias.name for alias in node.names)]
+            case ast.Import():
+                texts += [alias.name for alias in node.names]
+            case ast.Constant() if node not in innocent and node.value != file:
+                texts.append(str(node.value))
+    word = re.compile(rf"\b{re.escape(module)}\b")
+    return module == "__init__" or any(map(word.search, texts))
 
 
 def origin_sha256(suite: Suite) -> str:
