@@ -92,9 +92,9 @@ def test_parts_and_the_whole_get_the_same_verdict(shape, dtype, planted, toleran
     parts = verify.compare_in_parts(found, reference, tolerance, (5,), alike=alike)
     assert len(parts) > 1 or found.size <= verify.PART_ELEMENTS
     in_own_type = rounded(reference, dtype)
-    rounded = verify.compare(found, in_own_type.astype(np.float64), tolerance, (5,), alike=alike)
+    whole_rounded = verify.compare(found, in_own_type.astype(np.float64), tolerance, (5,), alike=alike)
     short = verify.compare_in_parts(found, in_own_type, tolerance, (5,), alike=alike)
-    for together, cut in (([whole], parts), ([rounded], short)):
+    for together, cut in (([whole], parts), ([whole_rounded], short)):
         one, other = (verify.combine({"y": each}, "random", 1, beside_base=alike) for each in (together, cut))
         assert repr(one) == repr(other)  # NaN is itself here
 
