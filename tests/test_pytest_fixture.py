@@ -86,7 +86,6 @@ def test_a_session_that_timed_nothing_writes_its_file(bed):  # noqa: F811
     assert "no run was saved for --benchmark-compare" in told(done)
 
 
-@pytest.mark.filterwarnings("ignore:Can't compare")
 def test_a_first_comparison_does_not_end_the_session(bed):  # noqa: F811
     bed.toy()
     bed.run("--benchmark-compare", "-Werror").assert_outcomes(passed=2)

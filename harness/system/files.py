@@ -100,15 +100,16 @@ def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
         return entry.stat(follow_symlinks=False)
 
 
-def try_lock(file: int) -> bool:
+def try_lock(file: int, *, wait: bool = False) -> bool:
     """Lock an open file or folder for this process, and return whether that was possible at once.
 
-    The lock ends with the process. Raises OSError if the file system has no locks.
+    With `wait` it waits for the lock, which ends with the process. Raises OSError if the file system has no
+    locks.
     """
     if fcntl is None:
         raise OSError(errno.ENOSYS, "no locks on this system")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     return True
