@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo docs quick-look test quick lint types unit asv nearest bench requirements clean
 
 help:
-	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 1 to 10 minutes"
+	@echo "make demo   measure the newest commits that touch kernels/ on the best device here: 2 to 10 minutes"
 	@echo "            ('harness demo' shows recorded measurements in seconds, and needs no clone)"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
 	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
@@ -48,7 +48,7 @@ demo: quick-look $(or $(wildcard $(READY)),$(DEMO_READY))
 	$(BIN)/python scripts/demo.py
 
 quick-look:
-	@echo "This measures kernels on this machine: 1 to 10 minutes, and 800 MB of disk the first time."
+	@echo "This measures kernels on this machine: 2 to 10 minutes, and 800 MB of disk the first time."
 	@echo "For a quick look, 'harness demo' shows recorded measurements of an H100 and an H200 in seconds."
 
 docs: $(READY)
