@@ -366,7 +366,7 @@ class PairBench:
             self._built(request.pair.sides[request.side], request.pair.sizes, request.side)
 
     def choose_judge(self, request: protocol.Compare) -> None:
-        """Judge both sides by head's problem. If base's is the same, use the suite that is not loaded."""
+        """Judge both sides by head's problem. If base's is the same, use a suite that is loaded elsewhere."""
         self.checker = self._by_head if request.by_base else self._by_either
 
     def compare(self, request: protocol.Compare) -> protocol.CompareReply:

@@ -264,7 +264,7 @@ class Compare(Request[CompareReply], frozen=True, kw_only=True):
     by_base: bool = False
     """True to check head against base's reference and tolerance as well as its own.
 
-    If it is False, both suites define the same problem, and either suite's judges both sides.
+    If False, both suites define the same problem, so either suite can judge both sides.
     """
     base_first: bool = False
     """True if head's outputs are compared with base's, so that base is verified first."""

@@ -384,7 +384,8 @@ class Checker:
     def _fetch(self, case: Case, folder: Path) -> Key:
         """Copy an earlier command's arrays into a folder of the run, and return the key to keep them by.
 
-        Small arrays have no key, because they are computed faster, nor have those of another process.
+        Small arrays have no key, because computing them is faster. Arrays that another process of this run
+        keeps have none either.
         """
         arrays = self.suite.problem.arrays.values()
         elements = sum(math.prod(array.shape_at(case)) for array in arrays)
@@ -459,7 +460,8 @@ def _short(digests: list[str]) -> str:
 def _alone(folder: Path) -> Iterator[None]:
     """Wait while another process makes the arrays of a folder, which are found there afterwards.
 
-    The lock ends with its process. Of processes that verify at once, each is answered by its own thread.
+    The lock ends with its process. Processes that verify at once cannot block each other, because a thread
+    for each of them answers its questions.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # A full disk only costs time.
@@ -622,7 +624,7 @@ class Rotation(Data):
     def admit(self, subject: Subject, case: Case, seen: str = "") -> str:
         """Add a kernel that was verified on the first set, which the buffers hold, and return its digest.
 
-        `seen` is the digest if only that proves the outputs. Otherwise the kernel was checked in full.
+        `seen` is the digest of outputs that only a digest proves. Without it the kernel was fully checked.
 
         Its outputs on the second set are recorded too. They are compared with the reference if the kernel
         could keep state: a sample of large outputs, or all if they equal those of the first set. Raises

@@ -180,7 +180,7 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
 
 
 def _wide(values: Any, dtype: str, *, exact: bool) -> NDArray[Any]:
-    """Return values in float64. Those that are to be rounded to their own type stay in it."""
+    """Return values in float64, or unchanged if they have the type to which an exact result is rounded."""
     own = numpy_dtype(dtype)
     is_rounded = exact and own.isbuiltin == 1 and getattr(values, "dtype", None) == own and own.kind == "f"
     return np.asarray(values) if is_rounded else np.asarray(values, np.float64)

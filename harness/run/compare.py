@@ -67,7 +67,7 @@ SUPPOSED = 0.02
 
 
 PROCESSES_AHEAD = 4
-"""Number of processes that open the device at once: two for the first look, and two that confirm."""
+"""Number of processes that open the device ahead: two for the first look, and two that confirm."""
 
 
 class Comparing(PairSession):

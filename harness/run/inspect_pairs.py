@@ -45,7 +45,6 @@ def inspect(session: PairSession, entries: Sequence[CaseEntry]) -> ProblemChange
         if entry.in_turns and not session.is_elsewhere(by_name[entry.trial.case.kernel])
     ]
     session.build_ahead(in_turns)
-    session.import_ahead()
     if shared:
         session.open_ahead(1)
     interrupted = threading.Event()

@@ -262,17 +262,14 @@ class PairSession(DeviceSession):
         """Let all processes started from now on build these before they are needed."""
         self.ahead.wanted = tuple(entry.pair for entry in entries), self.build_timeout_s(len(entries))
 
-    def import_ahead(self) -> None:
-        """Begin to import the packages of functions in a process that ends with the calling thread."""
-        pairs, _ = self.ahead.wanted
-        if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
-            self._template = self._with_packages(pairs)
-
     def begin_ahead(self) -> None:
         """Start a pair of processes, if one is needed, and let them open the device and build.
 
         Another thread may call it while nothing is timed.
         """
+        pairs, _ = self.ahead.wanted
+        if pairs and self._template is None and not self._fresh and not self.settings.toolchains:
+            self._template = self._with_packages(pairs)
         self.ahead.start(self._new_turns, 1)
         self.ahead.prepare(1)
 
